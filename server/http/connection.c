@@ -12,6 +12,7 @@
 #include "server/http/http1.h"
 #include "server/http/http2.h"
 #include "server/http/socket.h"
+#include "server/http/websocket.h"
 
 enum { BEHIND_BYTES = 64 << 10, BEHIND_MAX_BYTES = 1 << 20 };
 
@@ -23,10 +24,11 @@ struct connection {
     struct exchange_sink sink; /* of its exchange; holds the socket */
     struct exchange *exchange; /* NULL: waiting for a request */
     struct http1 http1;
-    struct buf behind;   /* bytes behind the request that is being answered */
-    bool is_paused;      /* behind is full, so reading has stopped */
-    bool has_begun;      /* it is known which HTTP it speaks */
-    struct http2 *http2; /* NULL: HTTP/1 */
+    struct buf behind;           /* bytes behind the request that is being answered */
+    bool is_paused;              /* behind is full, so reading has stopped */
+    bool has_begun;              /* it is known which HTTP it speaks */
+    struct http2 *http2;         /* NULL: HTTP/1 */
+    struct websocket *websocket; /* NULL: the connection was not upgraded */
 };
 
 static void connection_set_timeout(struct connection *c, uint64_t timeout_ms)
@@ -59,7 +61,16 @@ static void connection_sweep_http2(struct connection *c, bool is_draining)
 /* A request that is on its way to us is answered: closing would reset it. */
 static bool connection_is_idle(const struct connection *c)
 {
-    return c->exchange == NULL && c->behind.len == 0 && !socket_has_unread(c->sink.wsi);
+    return c->exchange == NULL && c->websocket == NULL && c->behind.len == 0 &&
+           !socket_has_unread(c->sink.wsi);
+}
+
+static void connection_sweep_websocket(struct connection *c, bool is_draining)
+{
+    if (is_draining)
+        websocket_end(c->websocket, WEBSOCKET_GOING_AWAY, "the server is stopping");
+    if (!websocket_sweep(c->websocket, front_now_ms(c->front)))
+        socket_close(c->sink.wsi);
 }
 
 static void close_where(struct http_front *f, uint64_t now, bool idle)
@@ -70,6 +81,10 @@ static void close_where(struct http_front *f, uint64_t now, bool idle)
         struct connection *c = container_of(at, struct connection, link);
 
         next = list_next(&f->connections, at);
+        if (c->websocket != NULL) {
+            connection_sweep_websocket(c, idle);
+            continue;
+        }
         if (c->http2 != NULL) {
             connection_sweep_http2(c, idle);
             if (idle)
@@ -118,6 +133,8 @@ void connection_write_ready(struct connection *c)
 {
     if (c->http2 != NULL && !http2_flush(c->http2))
         close_soon(c);
+    if (c->websocket != NULL)
+        websocket_notify(c->websocket);
     if (c->exchange != NULL)
         exchange_notify(c->exchange);
 }
@@ -127,6 +144,7 @@ void connection_close(struct connection *c)
     if (c->exchange != NULL)
         exchange_close(c->exchange);
     http2_close(c->http2);
+    websocket_close(c->websocket);
     list_remove(&c->link);
     c->front->n_connections--;
     http1_deinit(&c->http1);
@@ -213,7 +231,9 @@ void connection_read(struct connection *c, const char *data, size_t len)
 {
     struct buf first;
 
-    if (c->http2 != NULL) {
+    if (c->websocket != NULL) {
+        websocket_read(c->websocket, data, len);
+    } else if (c->http2 != NULL) {
         connection_read_http2(c, data, len);
     } else if (c->has_begun || len == 0) {
         connection_read_http1(c, data, len);
@@ -294,6 +314,23 @@ static void connection_resume(struct exchange_sink *sink)
     }
 }
 
+static void connection_upgrade(struct exchange_sink *sink, struct websocket *w)
+{
+    struct connection *c = container_of(sink, struct connection, sink);
+
+    c->websocket = w;
+    connection_set_timeout(c, 0); /* the WebSocket has its own */
+    http1_deinit(&c->http1);
+    websocket_begin(w, sink->wsi);
+    if (c->behind.len > 0)
+        websocket_read(w, c->behind.data, c->behind.len);
+    buf_deinit(&c->behind);
+    if (c->is_paused) {
+        c->is_paused = false;
+        socket_pause(c->sink.wsi, false);
+    }
+}
+
 /* --- lifetime --- */
 
 struct connection *connection_open(struct http_front *f, struct lws *wsi)
@@ -307,6 +344,7 @@ struct connection *connection_open(struct http_front *f, struct lws *wsi)
                                      .set_timeout = on_timeout,
                                      .on_close = on_exchange_close,
                                      .resume = connection_resume,
+                                     .upgrade = connection_upgrade,
                                      .write = on_write,
                                      .is_choked = connection_is_choked,
                                      .shut = on_shut,

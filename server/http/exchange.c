@@ -29,6 +29,7 @@
 #include "server/http/rate_limits.h"
 #include "server/http/socket.h"
 #include "server/http/status.h"
+#include "server/http/websocket.h"
 
 #define ARENA_MAX_BYTES ((size_t)64 << 20)
 #define OUT_MAX_BYTES ((size_t)64 << 20)
@@ -450,7 +451,7 @@ static enum status append_head(struct exchange *x, int http_status, const char *
                                     ", " RATE_LIMITS_EXPOSED "\r\n",
                                     x->origin) != STATUS_OK)
         return STATUS_EXHAUSTED;
-    if (len != SIZE_MAX && http_status != 204 && http_status != 304 &&
+    if (len != SIZE_MAX && http_status != 101 && http_status != 204 && http_status != 304 &&
         buf_printf(out, "Content-Length: %zu\r\n", len) != STATUS_OK)
         return STATUS_EXHAUSTED;
     if (len == SIZE_MAX &&
@@ -493,6 +494,16 @@ static void reply(struct exchange *x, int http_status, const char *type, const c
         reply_plain(x, http_status, type, more, body, len);
     }
     buf_deinit(&packed);
+}
+
+void exchange_upgrade(struct exchange *x, struct websocket *w, const char *more)
+{
+    x->must_close = false;
+    x->websocket = w;
+    if (append_head(x, 101, NULL, more, 0) != STATUS_OK)
+        exchange_cut(x);
+    x->is_ended = true;
+    exchange_notify(x);
 }
 
 void exchange_reply_with(struct exchange *x, int http_status, const char *type, const char *more,
@@ -583,6 +594,10 @@ void exchange_fail_as(struct exchange *x, int http_status, const struct error *e
         (void)snprintf(more, sizeof(more), "Retry-After: %u\r\n", retry_after_s);
     if (http_status == 401)
         (void)snprintf(more, sizeof(more), "WWW-Authenticate: Bearer realm=\"parley\"\r\n");
+    if (http_status == 426)
+        (void)snprintf(
+            more, sizeof(more),
+            "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n");
     if (http_status == 405)
         (void)snprintf(more, sizeof(more), "Allow: %s\r\n", route_methods(x->route));
     buf_init(&body, ERROR_MAX_BYTES);
@@ -736,7 +751,9 @@ static void exchange_release(struct exchange *x)
 {
     exchange_dismiss(x);
     log_answer(x);
-    x->status = 0; /* one that lingers is released again */
+    x->status = 0;                 /* one that lingers is released again */
+    websocket_close(x->websocket); /* it has not begun */
+    x->websocket = NULL;
     gunzip_close(x->gunzip);
     x->gunzip = NULL;
     x->path = NULL;
@@ -771,7 +788,10 @@ static void complete(struct exchange *x)
 {
     struct exchange_sink *sink = x->sink;
     bool must_close = x->must_close;
+    struct websocket *w = must_close ? NULL : x->websocket;
 
+    if (w != NULL)
+        x->websocket = NULL; /* given away */
     if (must_close && x->is_unread && !x->front->is_stopping) {
         exchange_move(x, EXCHANGE_LINGERING);
         x->front->n_answering--;
@@ -783,6 +803,8 @@ static void complete(struct exchange *x)
     exchange_close(x);
     if (must_close)
         sink->close(sink);
+    else if (w != NULL)
+        sink->upgrade(sink, w);
     else
         sink->resume(sink);
 }

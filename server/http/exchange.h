@@ -16,6 +16,7 @@
 struct exchange;
 struct principal;
 struct server;
+struct websocket;
 
 struct exchange_handler {
     /* Called when the connection is write-ready. The handler replies, or appends events and calls
@@ -77,6 +78,9 @@ struct buf *exchange_stream_with(struct exchange *x, int http_status, const char
                                  const char *more);
 void exchange_reply_with(struct exchange *x, int http_status, const char *type, const char *more,
                          const char *body, size_t len);
+/* Answers with 101 and further headers; then the connection is the WebSocket's, which the exchange
+ * takes. Called by upgrade.h. */
+void exchange_upgrade(struct exchange *x, struct websocket *w, const char *more);
 /* Appends the request's method, target and headers as inner.h takes them. EXHAUSTED. */
 enum status exchange_write_head(struct exchange *x, struct buf *out, struct error *err) MUST_CHECK;
 /* Whether another daemon passed the request on: it is not passed on again. */

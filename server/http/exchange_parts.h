@@ -13,9 +13,11 @@
 #include "server/http/kept_header.h"
 #include "server/http/request_id.h"
 #include "server/http/route.h"
+#include "server/http/upgrade_head.h"
 
 struct access_key;
 struct gunzip;
+struct websocket;
 struct exchange_handler;
 
 enum { PROOF_MAX_BYTES = 512 }; /* the most bytes of Authorization and of X-Api-Key */
@@ -39,6 +41,9 @@ struct exchange_sink {
     void (*on_close)(struct exchange_sink *sink);
     /* Says that the exchange is freed and the next request may come. */
     void (*resume)(struct exchange_sink *sink);
+    /* Says that the exchange is freed, and that the connection is the WebSocket's, which the
+     * connection takes. NULL with HTTP/2. */
+    void (*upgrade)(struct exchange_sink *sink, struct websocket *w);
     /* The functions of a socket (socket.h). With HTTP/1 they are the socket's own. */
     bool (*write)(struct exchange_sink *sink, char *data, size_t len);
     bool (*is_choked)(const struct exchange_sink *sink);
@@ -78,6 +83,10 @@ enum header {
     HEADER_LENGTH,         /* Content-Length */
     HEADER_TRANSFER,       /* Transfer-Encoding */
     HEADER_CONNECTION,
+    HEADER_UPGRADE,
+    HEADER_WEBSOCKET_KEY,      /* Sec-WebSocket-Key */
+    HEADER_WEBSOCKET_VERSION,  /* Sec-WebSocket-Version */
+    HEADER_WEBSOCKET_PROTOCOL, /* Sec-WebSocket-Protocol */
 };
 
 struct exchange {
@@ -99,6 +108,8 @@ struct exchange {
     struct buf body, events, out; /* out begins with SOCKET_ROOM_BYTES */
     const struct exchange_handler *handler;
     void *handler_state;
+    struct upgrade_head upgrade;
+    struct websocket *websocket; /* the answer is 101, and the connection is its own then */
     const char *conversation_id; /* the answer's X-Conversation-Id */
     const char *unenforced;      /* the answer's X-Parley-Unenforced; NULL: no such header */
     const char *stream_type;     /* NULL: text/event-stream */

@@ -7,6 +7,7 @@
 #include "server/http/exchange_parts.h"
 #include "server/http/front.h"
 #include "server/http/http2.h"
+#include "server/http/websocket.h"
 
 enum {
     LONG_BODY_BYTES = 200, /* of a request that has a constraint, or is large */
@@ -21,6 +22,7 @@ void front_init(struct http_front *f, const struct http_config *config,
     list_init(&f->exchanges);
     list_init(&f->notified);
     list_init(&f->http2_due);
+    list_init(&f->websockets_due);
 }
 
 void front_deinit(struct http_front *f)
@@ -66,6 +68,7 @@ void front_serve(struct http_front *f)
     list_move(&f->notified, &large); /* notified meanwhile: behind those that wait already */
     list_move(&large, &f->notified);
     http2_flush_due(f);
+    websocket_flush_due(f);
 }
 
 void front_drain(struct http_front *f)

@@ -12,13 +12,14 @@ struct lws;
 struct http_front {
     struct http_config config;
     struct list connections, exchanges, notified;
-    struct list http2_due; /* connections of HTTP/2 that have something to send */
+    struct list http2_due;      /* connections of HTTP/2 that have something to send */
+    struct list websockets_due; /* the same of WebSockets */
     size_t n_connections;
     size_t n_answering;     /* how many complete requests have no answer yet */
     bool is_admin_loopback; /* the address of administration is a loopback address */
     bool is_serving, is_draining, is_stopping;
-    /* Called when an exchange was notified. front_serve must be called before the loop sleeps, but
-     * not inside this call. */
+    /* Called when an exchange or a WebSocket was notified. front_serve must be called before the
+     * loop sleeps, but not inside this call. */
     void (*stay_awake)(struct http_front *f);
 };
 
@@ -30,7 +31,12 @@ static inline uint64_t front_now_ms(const struct http_front *f)
 void front_init(struct http_front *f, const struct http_config *config,
                 void (*stay_awake)(struct http_front *f));
 void front_deinit(struct http_front *f);
-/* Serves the exchanges that were notified before this call. */
+/* Returns whether nothing waits for front_serve. */
+static inline bool front_is_served(const struct http_front *f)
+{
+    return list_is_empty(&f->notified) && list_is_empty(&f->websockets_due);
+}
+/* Serves the exchanges and the WebSockets that were notified before this call. */
 void front_serve(struct http_front *f);
 /* Begins to drain: answers in flight continue, and the handlers of long-lived answers are told.
  * Connections that wait for the first byte of a request are closed. */

@@ -3,6 +3,7 @@
 #include "server/http/head.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -248,6 +249,10 @@ static const struct header_rule {
     {NAMED("Origin"), HEADER_ORIGIN, ONCE},
     {NAMED("Access-Control-Request-Headers"), HEADER_ASKED, LISTED},
     {NAMED("X-Request-Id"), HEADER_REQUEST_ID, FIRST},
+    {NAMED("Upgrade"), HEADER_UPGRADE, LISTED},
+    {NAMED("Sec-WebSocket-Key"), HEADER_WEBSOCKET_KEY, ONCE},
+    {NAMED("Sec-WebSocket-Version"), HEADER_WEBSOCKET_VERSION, ONCE},
+    {NAMED("Sec-WebSocket-Protocol"), HEADER_WEBSOCKET_PROTOCOL, LISTED},
 #undef NAMED
 };
 
@@ -322,7 +327,18 @@ static void head_connection(struct exchange *x, const char *at, size_t len)
     while (next_element(&at, &len, &option, &n)) {
         x->says_close = x->says_close || head_is_word("close", option, n);
         x->says_keep = x->says_keep || head_is_word("keep-alive", option, n);
+        x->upgrade.is_asked = x->upgrade.is_asked || head_is_word("upgrade", option, n);
     }
+}
+
+static void head_upgrade(struct exchange *x, const char *at, size_t len)
+{
+    const char *protocol;
+    size_t n;
+
+    while (next_element(&at, &len, &protocol, &n))
+        x->upgrade.names_websocket =
+            x->upgrade.names_websocket || head_is_word("websocket", protocol, n);
 }
 
 static bool head_expect(struct exchange *x, const char *at, size_t len)
@@ -391,11 +407,20 @@ static void head_asked(struct exchange *x, const char *at, size_t len)
         (void)!buf_append(&x->asked, at, len);
 }
 
-static bool head_keep(struct exchange *x, enum kept_header which, const char *at, size_t len)
+/* A list's further line is joined to the first. */
+static bool head_keep(struct exchange *x, const char **kept, const char *at, size_t len)
 {
-    x->kept[which] = arena_strndup(&x->arena, at, len);
-    if (x->kept[which] != NULL)
+    const size_t n = *kept == NULL ? 0 : strlen(*kept) + 1;
+    char *joined = arena_alloc(&x->arena, n + len + 1, 1);
+
+    if (joined != NULL) {
+        if (n > 0)
+            (void)snprintf(joined, n + 1, "%s,", *kept);
+        memcpy(joined + n, at, len);
+        joined[n + len] = '\0';
+        *kept = joined;
         return true;
+    }
     (void)error_no_memory(&x->err, len, "a header");
     return head_refuse(x, http_status_of(x->err.status));
 }
@@ -420,13 +445,22 @@ static bool head_take(struct exchange *x, enum header header, const char *at, si
 {
     switch (header) {
     case HEADER_TYPE:
-        return head_keep(x, KEPT_CONTENT_TYPE, at, len);
+        return head_keep(x, &x->kept[KEPT_CONTENT_TYPE], at, len);
     case HEADER_TIMEOUT:
-        return head_keep(x, KEPT_TIMEOUT_MS, at, len);
+        return head_keep(x, &x->kept[KEPT_TIMEOUT_MS], at, len);
     case HEADER_PROTOCOL:
-        return head_keep(x, KEPT_PROTOCOL, at, len);
+        return head_keep(x, &x->kept[KEPT_PROTOCOL], at, len);
     case HEADER_MESSAGE_CODING:
-        return head_keep(x, KEPT_MESSAGE_CODING, at, len);
+        return head_keep(x, &x->kept[KEPT_MESSAGE_CODING], at, len);
+    case HEADER_WEBSOCKET_KEY:
+        return head_keep(x, &x->upgrade.key, at, len);
+    case HEADER_WEBSOCKET_VERSION:
+        return head_keep(x, &x->upgrade.version, at, len);
+    case HEADER_WEBSOCKET_PROTOCOL:
+        return head_keep(x, &x->upgrade.protocols, at, len);
+    case HEADER_UPGRADE:
+        head_upgrade(x, at, len);
+        break;
     case HEADER_HOST:
         return head_host(x, at, len);
     case HEADER_LENGTH:

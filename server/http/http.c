@@ -109,10 +109,10 @@ static void on_check(uv_check_t *check)
 {
     struct http *h = check->data;
 
-    if (list_is_empty(&h->front.notified))
+    if (front_is_served(&h->front))
         return;
     front_serve(&h->front);
-    if (list_is_empty(&h->front.notified))
+    if (front_is_served(&h->front))
         (void)uv_idle_stop(&h->no_sleep); /* cannot fail */
 }
 

@@ -44,6 +44,7 @@ const char *http_reason(int http_status)
         int status;
         const char *reason;
     } reasons[] = {
+        {101, "Switching Protocols"},
         {200, "OK"},
         {204, "No Content"},
         {304, "Not Modified"},
@@ -59,6 +60,7 @@ const char *http_reason(int http_status)
         {414, "URI Too Long"},
         {415, "Unsupported Media Type"},
         {417, "Expectation Failed"},
+        {426, "Upgrade Required"},
         {422, "Unprocessable Content"},
         {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
