@@ -18,6 +18,7 @@
 #include "server/model/model_metrics.h"
 #include "server/model/models.h"
 #include "server/registry/groups.h"
+#include "server/room/rooms.h"
 #include "server/server.h"
 #include "server/telemetry/metric.h"
 #include "server/work/work.h"
@@ -117,6 +118,7 @@ void metrics_render(struct server *server, struct buf *out)
                    "The most processor time that the loop took between two looks for events.",
                    (double)server->watch->longest_us / 1e6);
     groups_metrics(server->groups, out);
+    rooms_metrics(server->rooms, out);
     journal_metrics(conversations->keeping.journal, out);
     cluster_metrics(server->cluster, out);
     metric_one(out, "parley_live_turns", "gauge", "Turns in flight or queued.",

@@ -30,6 +30,7 @@ OPTIONS = {"--max-conversations": "300", "--max-sessions": "6", "--max-queue": "
 # What costs too much here, or needs workers: the unit tests of their folders.
 ELSEWHERE = {"gRPC calls in flight", "Connect calls in flight", "constraints that are compiled", "bytes of constraints of running replies", "names of conversations", "stored responses", "replies under an Idempotency-Key",
              "bytes of replies under an Idempotency-Key", "sequences of KServe", "groups of Registry", "bytes of values in groups of Registry",
+             "rooms", "people in rooms", "bytes of rooms' logs",
              "keys of Store", "tasks of Work", "bytes of payloads and results of Work", "workers of Work", "functions of Work", "attached workers"}
 
 

@@ -16,7 +16,7 @@ from children import PATIENCE
 
 SERVICES = {
     "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection",
-    "inference.GRPCInferenceService", "parley.v1.Act", "parley.v1.Admin", "parley.v1.Agents", "parley.v1.Cluster", "parley.v1.Conversations", "parley.v1.Embeddings", "parley.v1.Env", "parley.v1.Models", "parley.v1.Params", "parley.v1.Registry", "parley.v1.Replay", "parley.v1.Scores", "parley.v1.Store", "parley.v1.Work",
+    "inference.GRPCInferenceService", "parley.v1.Act", "parley.v1.Admin", "parley.v1.Agents", "parley.v1.Cluster", "parley.v1.Conversations", "parley.v1.Embeddings", "parley.v1.Env", "parley.v1.Models", "parley.v1.Params", "parley.v1.Registry", "parley.v1.Replay", "parley.v1.Rooms", "parley.v1.Scores", "parley.v1.Store", "parley.v1.Work",
 }
 
 

@@ -9,6 +9,7 @@
 #include "server/api/kserve/sequences.h"
 #include "server/model/models.h"
 #include "server/registry/groups.h"
+#include "server/room/rooms.h"
 #include "server/server.h"
 #include "server/work/work.h"
 #include "tests/support/fake_server.h"
@@ -19,6 +20,8 @@ static struct models models;
 static struct sessions sessions;
 static struct sequences sequences;
 static struct groups groups = {.value_bytes.held = 11, .n_waiting = 2, .n_lost = 9};
+static struct rooms rooms = {
+    .n_rooms.held = 2, .n_people.held = 5, .bytes.held = 13, .n_readers = 4, .n_said = 8};
 static struct work_table work = {.workers_limit.held = 3, .tasks_limit.held = 5, .n_lost = 7};
 static struct server server; /* the part that a page uses */
 static struct buf page;
@@ -35,6 +38,7 @@ static void open_page(size_t limit_bytes)
         .sessions = &sessions,
         .sequences = &sequences,
         .groups = &groups,
+        .rooms = &rooms,
         .work = &work,
     };
     buf_init(&page, limit_bytes);
@@ -110,6 +114,11 @@ START_TEST(test_services)
     ck_assert_double_eq(sample("parley_registry_waiting"), 2);
     ck_assert_double_eq(sample("parley_registry_bytes"), 11);
     ck_assert_double_eq(sample("parley_registry_lost_total"), 9);
+    ck_assert_double_eq(sample("parley_rooms"), 2);
+    ck_assert_double_eq(sample("parley_rooms_people"), 5);
+    ck_assert_double_eq(sample("parley_rooms_readers"), 4);
+    ck_assert_double_eq(sample("parley_rooms_bytes"), 13);
+    ck_assert_double_eq(sample("parley_rooms_said_total"), 8);
     ck_assert_double_eq(sample("parley_journal_waiting_bytes"), -1);
     close_page();
 }

@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+"""Rooms over WebSockets, whose frames are written here byte by byte, and over gRPC: who says what in which order, who comes back and misses
+nothing, and what a client that breaks the rules is told.
+
+usage: test_rooms.py PARLEYD      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+import base64
+import hashlib
+import json
+import os
+import queue
+import random
+import signal
+import socket
+import struct
+import sys
+import tempfile
+
+import grpc
+
+import children
+
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
+from parley.v1 import rooms_pb2 as pb  # noqa: E402
+from parley.v1 import rooms_pb2_grpc as rooms  # noqa: E402
+
+PATH = "/v1/rooms/socket"
+TEXT, BINARY, CLOSE, PING, PONG = 0x81, 0x82, 0x88, 0x89, 0x8A
+BIG = "x" * (16 << 10)
+
+
+class Socket:
+    """One connection. read() gives the next frame of rooms, or the code and the sentence of a close frame."""
+
+    def __init__(self, parley, name=None, token="", key="", **headers):
+        host, port = parley.http.rsplit(":", 1)
+        self.raw = socket.create_connection((host, int(port)), timeout=children.PATIENCE)
+        self.bytes = self.raw.makefile("rb")
+        nonce = base64.b64encode(os.urandom(16)).decode()
+        asked = {"Host": parley.http, "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": nonce,
+                 "Sec-WebSocket-Protocol": "parley.rooms.v1"}
+        asked |= {name.replace("_", "-"): value for name, value in headers.items()}
+        self.raw.sendall("".join([f"GET {PATH} HTTP/1.1\r\n"] + [f"{k}: {v}\r\n" for k, v in asked.items() if v is not None] + ["\r\n"]).encode())
+        self.status = int(self.bytes.readline().split()[1])
+        self.headers = dict(line.decode().strip().lower().split(": ", 1) for line in iter(self.bytes.readline, b"\r\n"))
+        if self.status == 101:
+            accept = base64.b64encode(hashlib.sha1((nonce + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()).decode()
+            assert self.headers["sec-websocket-accept"] == accept.lower() and self.headers.get("sec-websocket-protocol") == "parley.rooms.v1"
+        if name is not None or token:
+            self.send(hello={"name": name or "", "token": token, "key": key})
+            self.welcome = self.expect("welcome")
+
+    def frame(self, first, payload=b""):
+        size = len(payload)
+        length = bytes([0x80 | size]) if size < 126 else b"\xfe" + struct.pack(">H", size) if size < 1 << 16 else b"\xff" + struct.pack(">Q", size)
+        mask = os.urandom(4)
+        self.raw.sendall(bytes([first]) + length + mask + bytes(byte ^ mask[i & 3] for i, byte in enumerate(payload)))
+
+    def send(self, **frame):
+        self.frame(TEXT, json.dumps(frame).encode())
+
+    def read(self):
+        while True:
+            first, size = self.bytes.read(2)
+            if size == 126:
+                size, = struct.unpack(">H", self.bytes.read(2))
+            elif size == 127:
+                size, = struct.unpack(">Q", self.bytes.read(8))
+            payload = self.bytes.read(size)
+            if first == CLOSE:
+                return struct.unpack(">H", payload[:2])[0], payload[2:].decode()
+            if first == TEXT:
+                return json.loads(payload)
+
+    def expect(self, kind):
+        frame = self.read()
+        assert list(frame) == [kind], (kind, frame)
+        return frame[kind]
+
+    def until(self, kind, holds=lambda body: True):
+        """The frames up to the first of this kind that holds."""
+        seen = []
+        while True:
+            seen.append(self.read())
+            assert isinstance(seen[-1], dict), seen
+            if kind in seen[-1] and holds(seen[-1][kind]):
+                return seen
+
+    def join(self, room, **more):
+        self.send(join={"room": room, **more})
+        return self.expect("snapshot")
+
+    def say(self, room, text, number=0, **more):
+        self.send(say={"room": room, "text": text, "clientSeq": number, **more})
+        return self.until("ack", lambda ack: ack.get("clientSeq", 0) == number)[-1]["ack"]["seq"]
+
+    def close(self):
+        self.bytes.close()
+        self.raw.close()
+
+
+def entries(frames):
+    """(seq, name, kind, text) of each entry."""
+    return [(e["seq"], e["name"], e["kind"].rsplit("_", 1)[1], e.get("text", "")) for e in (f["entry"] for f in frames if "entry" in f)]
+
+
+def talk(parley):
+    """Both get the same entries in the same order; typing comes and goes; numbers make a repeated say safe."""
+    ann, bob = Socket(parley, "Ann"), Socket(parley, "Bob")
+    assert ann.welcome["participant"] != bob.welcome["participant"] and ann.welcome["graceMs"] == 120000
+    first = ann.join("den")
+    assert first["firstSeq"] == 1 and first["nextSeq"] == 2 and first["nextClientSeq"] == 1 and first["members"][0]["name"] == "Ann", first
+    assert [m["name"] for m in bob.join("den")["members"]] == ["Ann", "Bob"]
+    both = [(1, "Ann", "JOINED", ""), (2, "Bob", "JOINED", "")]
+    assert entries(bob.until("entry", lambda e: e["seq"] == 2)) == entries(ann.until("entry", lambda e: e["seq"] == 2)) == both
+    ann.send(typing={"room": "den", "on": True})
+    assert bob.expect("member") == {"room": "den", "participant": ann.welcome["participant"], "name": "Ann", "presence": "ROOM_PRESENCE_HERE", "typing": True}
+    said = {"room": "den", "text": "tea or coffee? \u2615", "clientSeq": 1, "quickReplies": ["tea", "coffee"]}
+    ann.send(say=said)
+    assert ann.until("ack")[-1]["ack"] == {"room": "den", "clientSeq": 1, "seq": 3}
+    entry = bob.until("entry")[-1]["entry"]
+    assert entry["text"] == said["text"] and entry["quickReplies"] == said["quickReplies"] and entry["clientSeq"] == 1 and int(entry["unixMs"]) > 0, entry
+    ann.send(say=said)  # once more
+    assert ann.until("ack")[-1]["ack"]["seq"] == 3
+    for wrong, code, says in [({"text": "other words"}, "ALREADY_EXISTS", "other words"), ({"clientSeq": 3}, "FAILED_PRECONDITION", "the next is 2"),
+                              ({"text": ""}, "INVALID_ARGUMENT", "text"), ({"text": BIG + "x", "clientSeq": 2}, "INVALID_ARGUMENT", "16384"),
+                              ({"replyTo": 9, "clientSeq": 2}, "INVALID_ARGUMENT", "last entry is 3"), ({"room": "attic"}, "FAILED_PRECONDITION", "join"),
+                              ({"quickReplies": ["x" * 65], "clientSeq": 2}, "INVALID_ARGUMENT", "64 characters"), ({"texts": 1}, "INVALID_ARGUMENT", "texts")]:
+        ann.send(say=said | wrong)
+        error = ann.until("error")[-1]["error"]
+        assert error["code"] == code and says in error["message"], (wrong, error)
+    assert bob.say("den", "coffee", 1, replyTo=3) == 4
+    assert entries(ann.until("entry", lambda e: e["seq"] == 4))[-1] == (4, "Bob", "SAID", "coffee")
+    bob.send(leave={"room": "den"})
+    assert bob.until("left")[-1]["left"] == {"room": "den", "why": "left"}
+    assert entries(ann.until("entry")) == [(5, "Bob", "LEFT", "left")]
+    late = Socket(parley, "Late")
+    late.join("den", afterSeq=3)
+    assert [e[0] for e in entries(late.until("entry", lambda e: e["seq"] == 6))] == [4, 5, 6]
+    late.send(join={"room": "den", "afterSeq": 99})
+    assert late.expect("error")["code"] == "OUT_OF_RANGE"
+    for one in ann, bob, late:
+        one.close()
+
+
+def comes_back(parley):
+    """Who lost the connection is away, and is told what was said meanwhile, once; a second connection of the same person reads too."""
+    ann, bob = Socket(parley, "Ann"), Socket(parley, "Bob")
+    ann.join("back")
+    bob.join("back")
+    bob.until("entry", lambda e: e["seq"] == 2)
+    ann.until("entry", lambda e: e["seq"] == 2)
+    bob.raw.shutdown(socket.SHUT_RDWR)
+    away = ann.expect("member")
+    assert away["name"] == "Bob" and away["presence"] == "ROOM_PRESENCE_AWAY", away
+    for number in 1, 2, 3:
+        ann.say("back", f"line {number}", number)
+    again = Socket(parley, token=bob.welcome["token"])
+    assert again.welcome["participant"] == bob.welcome["participant"] and again.welcome["name"] == "Bob"
+    assert again.join("back", afterSeq=2)["nextClientSeq"] == 1
+    assert [e[0] for e in entries(again.until("entry", lambda e: e["seq"] == 5))] == [3, 4, 5]
+    assert ann.until("member")[-1]["member"]["presence"] == "ROOM_PRESENCE_HERE"
+    tab = Socket(parley, token=bob.welcome["token"])
+    tab.join("back", fromNow=True)
+    again.say("back", "from the first window", 1)
+    assert entries(tab.until("entry")) == [(6, "Bob", "SAID", "from the first window")]
+    for one in ann, again, tab:
+        one.close()
+    stranger = Socket(parley)
+    stranger.send(hello={"token": "0" * 32})
+    assert stranger.expect("error")["code"] == "NOT_FOUND" and stranger.read()[0] == 4003
+
+
+def other_wires(parley):
+    """gRPC and the WebSocket share rooms."""
+    ann, sent = Socket(parley, "Ann"), queue.SimpleQueue()
+    ann.join("wires")
+    answers = rooms.RoomsStub(grpc.insecure_channel(parley.address)).Attach(iter(sent.get, None))
+    sent.put(pb.RoomsAttachRequest(hello=pb.RoomHello(name="Bob")))
+    assert next(answers).welcome.name == "Bob"
+    sent.put(pb.RoomsAttachRequest(join=pb.RoomJoin(room="wires")))
+    assert [m.name for m in next(answers).snapshot.members] == ["Ann", "Bob"]
+    assert [next(answers).entry.seq for _ in range(2)] == [1, 2]
+    sent.put(pb.RoomsAttachRequest(say=pb.RoomSay(room="wires", text="by gRPC", client_seq=1)))
+    frames = [next(answers) for _ in range(2)]
+    assert {f.WhichOneof("frame") for f in frames} == {"ack", "entry"}, frames
+    sent.put(pb.RoomsAttachRequest(say=pb.RoomSay(room="wires", text="gap", client_seq=9)))
+    assert next(answers).error.code == "FAILED_PRECONDITION"
+    assert entries(ann.until("entry", lambda e: e["seq"] == 3))[-1] == (3, "Bob", "SAID", "by gRPC")
+    sent.put(None)
+    assert list(answers) == []
+    assert ann.expect("member")["presence"] == "ROOM_PRESENCE_AWAY"
+    ann.close()
+
+
+def rules(parley):
+    """A client that breaks a rule is told by a code and a sentence, and nobody else notices."""
+    watcher = Socket(parley, "Watcher")
+    watcher.join("calm")
+    for first, payload, code, says in [(TEXT, b"{", 1007, ""), (TEXT, b'{"hello": {}, "hello": {}}', 1007, ""), (TEXT, b"\xff", 1007, "UTF-8"), (BINARY, b"{}", 1003, "text"),
+                                       (TEXT, b"x" * 65537, 1009, "65536"), (0xC1, b"compressed", 1002, "RFC 6455"), (PING, b"x" * 126, 1002, "RFC 6455")]:
+        s = Socket(parley, "Rude")
+        s.frame(first, payload)
+        got = s.read()
+        assert got[0] == code and says in got[1] and got[1], (payload[:20], got)
+        assert s.bytes.read() == b""  # it is closed
+        s.close()
+    for frame, code in [({"join": {"room": "calm"}}, 4001), ({"nonsense": 1}, 4001)]:
+        s = Socket(parley)
+        s.send(**frame)
+        assert s.read()[0] == code
+        s.close()
+    for headers, status in [({"Origin": "https://evil.example"}, 403), ({"Upgrade": None}, 426), ({"Sec_WebSocket_Version": "8"}, 426), ({"Sec_WebSocket_Key": "short"}, 400),
+                            ({"Sec_WebSocket_Protocol": "chat"}, 400), ({"Origin": f"http://{parley.http}"}, 101), ({"Sec_WebSocket_Extensions": "permessage-deflate"}, 101)]:
+        s = Socket(parley, **headers)
+        assert s.status == status and "sec-websocket-extensions" not in s.headers, (headers, s.status)
+        s.close()
+    pinger = Socket(parley, "Pinger")
+    pinger.frame(PING, b"there?")
+    assert pinger.bytes.read(8) == bytes([PONG, 6]) + b"there?"
+    pinger.frame(CLOSE, struct.pack(">H", 1000) + b"bye")
+    assert pinger.read() == (1000, "bye") and pinger.bytes.read() == b""
+    flood = Socket(parley, "Flood")
+    flood.join("flood")
+    for _ in range(30):
+        flood.send(say={"room": "flood", "text": "!"})
+    error = flood.until("error")[-1]["error"]
+    assert error["code"] == "RESOURCE_EXHAUSTED" and 0 < error["retryMs"] <= 200, error
+    watcher.say("calm", "all is calm", 1)
+    watcher.until("entry", lambda e: e.get("text") == "all is calm")
+    for one in watcher, flood:
+        one.close()
+
+
+def slow(parley):
+    """Who reads nothing for a while gets all of it later, in order."""
+    reader, speakers = Socket(parley, "Slow"), [Socket(parley, f"Speaker {i}") for i in range(4)]
+    reader.join("slow")
+    for speaker in speakers:
+        speaker.join("slow")
+        for number in range(1, 17):  # 16 KiB each: more than the kernel takes for a socket
+            speaker.say("slow", BIG, number)
+    said = entries(reader.until("entry", lambda e: e["seq"] == 1 + 4 * 17))
+    assert [e[0] for e in said] == list(range(1, 2 + 4 * 17)) and sum(len(e[3]) for e in said) == 4 * 16 * len(BIG)
+    for one in [reader, *speakers]:
+        one.close()
+
+
+def crowd(parley, n_rooms=40, n_turns=5):
+    """Many rooms of two, each of whom loses the connection once: nothing is lost, mixed or doubled."""
+    chance = random.Random(50)
+    pairs = [[Socket(parley, f"{room}.{side}") for side in "ab"] for room in range(n_rooms)]
+    logs = {}
+    for room, pair in enumerate(pairs):
+        for one in pair:
+            one.join(f"crowd {room}")
+            logs[one.welcome["participant"]] = []
+    drops = {(room, side): chance.randrange(n_turns) for room in range(n_rooms) for side in (0, 1)}
+    for turn in range(n_turns):
+        for room, pair in enumerate(pairs):
+            for side in (0, 1):
+                one, name, log = pair[side], f"crowd {room}", logs[pair[side].welcome["participant"]]
+                one.send(say={"room": name, "text": f"{room} {side} {turn}", "clientSeq": turn + 1})
+                if drops[room, side] == turn:  # perhaps it was said, perhaps not: it is said again
+                    one.close()
+                    pair[side] = one = Socket(parley, token=one.welcome["token"])
+                    one.join(name, afterSeq=log[-1][0] if log else 0)
+                    one.send(say={"room": name, "text": f"{room} {side} {turn}", "clientSeq": turn + 1})
+                log += entries(one.until("ack", lambda ack: ack["clientSeq"] == turn + 1))
+    for room, pair in enumerate(pairs):
+        for one in pair:
+            one.send(say={"room": f"crowd {room}", "text": "end"})
+        for one in pair:
+            log = logs[one.welcome["participant"]]
+            while [e[3] for e in log].count("end") < 2:
+                log += entries(one.until("entry"))
+            assert [e[0] for e in log] == list(range(1, 2 + 2 * n_turns + 3)), log
+            said = [e[3] for e in log if e[2] == "SAID" and e[3] != "end"]
+            assert sorted(said) == sorted(f"{room} {side} {turn}" for side in (0, 1) for turn in range(n_turns)), said
+        assert logs[pair[0].welcome["participant"]] == logs[pair[1].welcome["participant"]]
+        for one in pair:
+            one.close()
+
+
+def stops(parley):
+    """A server that stops says so over both wires, and waits for nobody."""
+    ann, sent = Socket(parley, "Ann"), queue.SimpleQueue()
+    ann.join("last")
+    answers = rooms.RoomsStub(grpc.insecure_channel(parley.address)).Attach(iter(sent.get, None))
+    sent.put(pb.RoomsAttachRequest(hello=pb.RoomHello(name="Bob")))
+    next(answers)
+    parley.process.send_signal(signal.SIGTERM)
+    ann.until("entry")
+    assert ann.read() == (1001, "the server is stopping")
+    try:
+        next(answers)
+        raise AssertionError("the call has not ended")
+    except grpc.RpcError as error:
+        assert error.code() == grpc.StatusCode.UNAVAILABLE, error
+    sent.put(None)
+    ann.close()
+    assert parley.process.wait(children.PATIENCE) == 0
+
+
+def apart(parleyd, folder):
+    """With keys, a room belongs to a principal; the key comes in hello, and a wrong one is refused with a code."""
+    path, keys = os.path.join(folder, "keys"), {}
+    with open(path, "w", encoding="utf-8") as file:
+        for name in ("ann", "bob"):
+            said = children.run([os.path.join(os.path.dirname(parleyd), "parley"), "keys", "new", "--principal", name], capture_output=True, text=True, check=True)
+            keys[name], line = said.stdout.splitlines()[:2]
+            file.write(line + "\n")
+    os.chmod(path, 0o600)
+    with children.Daemon(parleyd, "--keys", path, "--http", "127.0.0.1:0", "--log-level", "info") as parley:
+        ann, bob = (Socket(parley, name, key=keys[name]) for name in ("ann", "bob"))
+        assert [m["name"] for m in ann.join("den")["members"]] == ["ann"] and [m["name"] for m in bob.join("den")["members"]] == ["bob"]
+        for key in "", "wrong":
+            s = Socket(parley)
+            s.send(hello={"name": "Eve", "key": key})
+            assert s.read()[0] == 4003
+            s.close()
+        s = Socket(parley)
+        s.send(hello={"token": ann.welcome["token"], "key": keys["bob"]})  # ann's token is nothing to bob
+        assert s.expect("error")["code"] == "NOT_FOUND" and s.read()[0] == 4003
+        with open(path, "r+", encoding="utf-8") as file:  # ann's key is revoked
+            lines = file.readlines()
+            file.seek(0)
+            file.truncate()
+            file.writelines(line for line in lines if "ann" not in line)
+        parley.process.send_signal(signal.SIGHUP)
+        children.until("the reload", lambda: any("info reloaded" in line for line in list(parley.said)))
+        ann.until("entry")
+        ann.send(say={"room": "den", "text": "still there?"})
+        assert ann.read()[0] == 4003
+        assert bob.say("den", "here", 1) == 2
+
+
+def main():
+    parleyd = sys.argv[1]
+    with children.Daemon(parleyd, "--http", "127.0.0.1:0") as parley:
+        for test in (talk, comes_back, other_wires, rules, slow, crowd, stops):
+            test(parley)
+            print(f"{test.__name__}: good", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        apart(parleyd, folder)
+    print("rooms: passed")
+
+
+if __name__ == "__main__":
+    main()
