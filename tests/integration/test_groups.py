@@ -217,6 +217,37 @@ class Round:
         return mine
 
 
+def passes(group, there):
+    """References as arguments, at any depth: to a value of the caller, of the called member, and beyond the call. there: at '1', of a list."""
+    here, children.stored = group.reference([]), []
+    assert here.local_value() == [] and here.owner_name() == "0"
+    group.rpc_sync("1", lambda r: r.rpc_sync().append("from 1"), args=(here,))
+    group.rpc_sync("1", lambda deep: deep["refs"][0].rpc_async().append("deep").get(), args=({"refs": [here]},))
+    assert here.local_value() == ["from 1", "deep"] == here.to_here()
+    assert group.rpc_sync("1", lambda r: (r.owner_name(), r.local_value()), args=(there,)) == ("1", [3, 1, 2])
+    assert group.rpc_sync("1", lambda: here.to_here()) == ["from 1", "deep"], "what a function refers to"
+    assert here.rpc_sync().index("deep") == 1, "of one's own"
+    assert "is at '1', not at '0'" in str(raised(RuntimeError, there.local_value))
+    assert "cannot be pickled but as an argument" in str(raised(RuntimeError, group.rpc_sync, "1", lambda r: r, args=(there,)))
+    made = group.rpc_remote("1", fails, args=("nothing",))
+    assert "no nothing" in str(raised(LookupError, group.rpc_sync, "1", len, args=([made],))), "its failure is the call's"
+    n_kept = len(group._kept)
+    group.rpc_sync("1", lambda r: children.stored.append(r), args=(here,))
+    del here
+    group.rpc_sync("1", int)  # lets go of the caller's
+    assert group.rpc_sync("1", lambda: children.stored[0].to_here()) == ["from 1", "deep"], "it outlives the call, and the caller's"
+    children.stored.clear()
+
+    def is_gone():
+        group.rpc_sync("1", lambda: group_of_1(children.called).rpc_sync("0", int))
+        return len(group._kept) < n_kept
+    children.until("nobody refers to it", is_gone)
+
+
+def group_of_1(groups_of):
+    return groups_of["1"]
+
+
 def test_futures(address, direct=True):
     """Functions whose results come later: more of them than threads, async ones, failures, references; those that are given up or left;
     methods of a reference's value; threads that only wait are told of."""
@@ -242,6 +273,7 @@ def test_futures(address, direct=True):
         with World(name, world_size=2, world="futures", address=address, secret=SECRET, direct=direct, rpc_threads=2) as w:
             group = w.create_rpc_group("group", ["0", "1"])
             if name == "1":
+                children.called = {"1": group}
                 for what in (Round(9).call, opens, breaks, fails_later, blocks, gives_never, leaves, lambda: gate.then(lambda f: gate)):
                     group.register(f"{len(group._services)}", what)
                 group.barrier()
@@ -265,6 +297,8 @@ def test_futures(address, direct=True):
             table = group.rpc_remote("1", lambda: [3, 1])
             assert table.rpc_sync().append(2) is None and table.rpc_async().index(1).wait() == 1 and table.remote().copy().to_here() == [3, 1, 2]
             assert "no_such" in str(raised(AttributeError, table.rpc_sync().no_such))
+            passes(group, table)
+            assert group.rpc_sync("1", len, args=([],)) == 0
             heard = io.StringIO()
             with contextlib.redirect_stderr(heard):
                 blocked = [group.registered_async("4") for _ in range(3)]
@@ -278,7 +312,7 @@ def test_futures(address, direct=True):
             assert raised(parley.Error, left.wait).code == "CANCELLED"
             results.append("done")
 
-    groups.BUSY_S = 0.2
+    groups.BUSY_S, few, groups.MAX_KEPT = 0.2, groups.MAX_KEPT, 100
     results = []
 
     def caught(name):
@@ -294,7 +328,7 @@ def test_futures(address, direct=True):
     for t in threads:
         t.join(PATIENCE)
     assert results == ["done"], results
-    groups.BUSY_S = 5.0
+    groups.BUSY_S, groups.MAX_KEPT = 5.0, few
 
 
 def test_unwanted(address):

@@ -40,10 +40,11 @@ class Environments:
         self._states: dict[str, tensor_pb2.Tensor] = {}  # of recurrent policies, after their last rollouts
 
     def rollout(self, model: str, n_steps: int, *, seed: int = 0, **more: Any) -> Rollout:
-        """Lets the policy act for n_steps in each environment. The environments continue where the previous rollout ended. more: reset,
-        greedy, epsilon. A recurrent policy goes on with the state that it had then. An environment whose worker was lost is in `failures`; its steps are resets, from which nothing is learned,
-        until another worker has it."""
-        request = env_pb2.EnvRolloutRequest(handle=self.spaces.handle, model=model, n_steps=n_steps, seed=seed, state=self._states.get(model), **more)
+        """Lets the policy act for n_steps in each environment. The environments continue where the previous rollout ended, and a recurrent
+        policy with the state that it had then. more: reset, greedy, epsilon. An environment whose worker was lost is in `failures`; its
+        steps are resets, from which nothing is learned, until another worker has it."""
+        request = env_pb2.EnvRolloutRequest(handle=self.spaces.handle, model=model, n_steps=n_steps, seed=seed, state=self._states.get(model),
+                                            **more)
         patience = Patience(self.link.patience)
         while True:
             try:

@@ -83,8 +83,13 @@ class _On:
         return lambda *args, **kwargs: self._call(name, args, kwargs)
 
 
+# Of this thread: while the arguments of a call are packed, the group and the member that gets them; while they are unpacked, the group.
+_passing = threading.local()
+
+
 class Reference:
-    """A reference to a value in another process, which keeps the value until the reference is gone."""
+    """A reference to a value in another process, which keeps the value until the reference is gone. As an argument of a call in its group it
+    becomes a reference of the called member's own, at any depth of the arguments."""
 
     def __init__(self, group: Group, member: str, what: tuple[Any, ...], made: Future | None = None) -> None:
         self._group, self._member, self._what, self._made = group, member, what, made
@@ -123,8 +128,25 @@ class Reference:
     def _begin(self, what: tuple[Any, ...], timeout: float) -> Future:
         return self._group._call(self._member, ("on", self._made_here(), *what), timeout)
 
+    def local_value(self) -> Any:
+        """Returns the value itself, without a copy, where it is this member's own."""
+        if self._member != self._group._me:
+            raise RuntimeError(f"the value is at '{self._member}', not at '{self._group._me}': to_here() copies it")
+        return self._group._compute(self._member, *self._made_here())
+
     def __reduce__(self) -> Any:
-        raise RuntimeError("a reference cannot be pickled: it is valid only in the process that made it")
+        group, receiver = getattr(_passing, "to", (None, ""))
+        if group is not self._group:
+            raise RuntimeError("a reference cannot be pickled but as an argument of a call in its group")
+        return _passed, (self._member, group._lend(self._member, self._made_here(), receiver))
+
+
+def _passed(member: str, what: tuple[Any, ...]) -> Reference:
+    """The reference that came as an argument."""
+    group: Group | None = getattr(_passing, "here", None)
+    if group is None:
+        raise RuntimeError("a reference is valid only as an argument of a call in its group")
+    return group._refer(member, what)
 
 
 class Group:
@@ -283,20 +305,51 @@ class Group:
         while True:
             try:
                 holder, number = self._released.get_nowait()
+                if holder == self._me:
+                    self._release(number)
+                    continue
                 self._submit(holder, b"c", (), pack((self._me, "release", number), False)[0], 0)
             except queue.Empty:
                 break
             except Error:
                 pass  # the member is gone, and with it the value that it kept
-        packed = pack((self._me, *what), False)[0]
+        outer, _passing.to = getattr(_passing, "to", (None, "")), (self, member)
+        try:
+            packed = pack((self._me, *what), False)[0]
+        finally:
+            _passing.to = outer
         return self._submit(member, b"k" if keep else b"c", [keep], packed, self._seconds if timeout < 0 else timeout)
 
     def _remote(self, member: str, what: tuple[Any, ...], timeout: float) -> Reference:
         number = secrets.token_bytes(ID_BYTES)
         made = self._call(member, what, timeout, number)
-        reference = Reference(self, member, ("kept", number), made)
-        weakref.finalize(reference, self._released.put, (member, number)).atexit = False
+        return self._refer(member, ("kept", number), made)
+
+    def _refer(self, member: str, what: tuple[Any, ...], made: Future | None = None) -> Reference:
+        reference = Reference(self, member, what, made)
+        if what[0] == "kept":
+            weakref.finalize(reference, self._released.put, (member, what[1])).atexit = False
         return reference
+
+    def reference(self, value: Any) -> Reference:
+        """Returns a reference to a value of this member, to pass to others, as torch's RRef(value)."""
+        self._check_room()
+        number = secrets.token_bytes(ID_BYTES)
+        with self._lock:
+            self._kept[number] = self._me, value
+        return self._refer(self._me, ("kept", number))
+
+    def _lend(self, holder: str, what: tuple[Any, ...], receiver: str) -> tuple[Any, ...]:
+        """Has the holder keep the value for a reference of the receiver's own; returns what that reference is to."""
+        if what[0] != "kept":
+            return what
+        number = secrets.token_bytes(ID_BYTES)
+        order = ("lend", what[1], number, receiver)
+        if holder == self._me:
+            self._compute(self._me, *order)
+        else:
+            self._call(holder, order).get()
+        return "kept", number
 
     def _await(self, future: Future, view: View) -> Any:
         """Waits for the future. Raises MemberLost if a member of the view is lost meanwhile."""
@@ -502,12 +555,15 @@ class Group:
         try:
             body, values = opened(self._own_secret, b"call", payload)
             number, call = bytes(body[1:1 + ID_BYTES]), body[1 + ID_BYTES:]
-            if bytes(body[:1]) == b"k":
-                who, *what = unpack(call[ID_BYTES:], values=values)
+            is_kept = bytes(body[:1]) == b"k"
+            _passing.here = self
+            try:
+                who, *what = unpack(call[ID_BYTES:] if is_kept else call, values=values)
+            finally:
+                _passing.here = None
+            if is_kept:
                 self._check_room()
-                value, keeper = self._compute(who, *what), who
-            else:
-                value, keeper = self._compute(*unpack(call, values=values)), None
+            value, keeper = self._compute(who, *what), who if is_kept else None
             self._finish(task, number, value, keeper)
         except BaseException as e:  # SystemExit, too: it fails only this call
             self._fail(task, number, e)
@@ -568,6 +624,12 @@ class Group:
                 return self._kept[what[0]][1]
         if how == "release":
             self._release(*what)
+            return None
+        if how == "lend":
+            value = self._compute(who, "kept", what[0])
+            self._check_room()
+            with self._lock:
+                self._kept[what[1]] = what[2], value
             return None
         if how == "on":
             return getattr(self._compute(who, *what[0]), what[1])(*what[2], **what[3])
