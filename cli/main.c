@@ -34,6 +34,9 @@ static const struct verb verbs[] = {
      "List, show, fork, rewind, close, watch, export or import conversations.", conversations_run},
     {"verify", "[FILE | ID]… [OPTION]…",
      "Compute conversations again, and say whether the replies are the same.", verify_run},
+    {"rerun", "[FILE | ID]… [OPTION]…",
+     "Compute conversations with another model, prompt or sampling, and show what differs.",
+     rerun_run},
     {"observe", "[OPTION]…",
      "Run an environment that gets every action from a server, to train its policy.", observe_run},
 

@@ -8,6 +8,7 @@
 
 #include "agents/agent.h"
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "server/conversation/body.h"
 #include "server/conversation/keeping.h"
 #include "server/conversation/observed.h"
@@ -24,7 +25,9 @@ struct recall {
     uint64_t last_unix_ms;                /* of what its idle time counts from */
     struct body_terms terms;              /* the last ones */
     struct buf binding;                   /* what computes now */
-    struct arena arena;                   /* of all that is read */
+    bool has_system;                      /* system takes the place of the recorded one */
+    struct text system;
+    struct arena arena; /* of all that is read */
 };
 
 /* What is stored is read without the model, too. */
@@ -51,6 +54,10 @@ static enum status recall_terms(struct recall *r, const struct journal_event *e,
 
     if (rc != STATUS_OK)
         return rc;
+    if (r->has_system) {
+        r->terms.system = r->system.text;
+        r->terms.system_len = r->system.len;
+    }
     rc = conversation_options_open(&options, r->terms.system, r->terms.system_len,
                                    r->terms.overrides, &r->terms.limits, r->terms.ttl_ms, err);
     if (rc != STATUS_OK)
@@ -107,6 +114,44 @@ static bool recall_is_model(const struct recall *r, const struct body_accept *ac
     size_t len = strlen(version);
 
     return strncmp(accept->binding, version, len) == 0 && accept->binding[len] == ' ';
+}
+
+/* Whether the id is this agent's for the bytes of a reply's text, which may begin with bytes that a
+ * token before was too short for; also where its bytes are no text by themselves, or the reply
+ * shows none of them. */
+static bool recall_is_token(const struct agent *a, int32_t id, const char *text, size_t len)
+{
+    struct error ignored;
+    struct buf of;
+    bool is = len == 0;
+
+    buf_init(&of, RECALL_MAX_BYTES);
+    if (!is && a->type->text->detokenize(a, &id, 1, &of, &ignored) == STATUS_OK)
+        is = !utf8_is_valid(of.data, of.len) ||
+             (of.len >= len && memcmp(of.data + of.len - len, text, len) == 0) ||
+             (of.len < len && memcmp(of.data, text + len - of.len, of.len) == 0);
+    buf_deinit(&of);
+    return is;
+}
+
+/* Whether the ids of a reply that another model computed mean the same to this agent, as where the
+ * other one is the same model in another quantisation. */
+static bool recall_fits(const struct body_finish *finish, const struct model *m)
+{
+    const struct reply *r = &finish->reply;
+    size_t from = 0;
+
+    if (r->n_tokens == 0)
+        return false;
+    for (size_t i = 0; i < r->n_tokens; i++) {
+        const struct reply_token *t = &r->tokens[i];
+
+        if (t->id < 0 || (size_t)t->id >= m->info.text.n_vocab ||
+            !recall_is_token(m->agent, t->id, r->text.data + from, t->text_end - from))
+            return false;
+        from = t->text_end;
+    }
+    return true;
 }
 
 enum status recall_retrace(struct body_finish *finish, const struct agent *a, struct arena *arena,
@@ -203,7 +248,8 @@ static enum status recall_finish(struct recall *r, const struct journal_event *e
     if (rc == STATUS_OK)
         rc = body_read_finish(&finish, e->body, e->size_bytes, &r->arena, err);
     if (rc == STATUS_OK && !recall_is_model(r, &accept) &&
-        r->c->host.model->agent->type->text != NULL)
+        r->c->host.model->agent->type->text != NULL &&
+        (r->given == NULL || !recall_fits(&finish, r->c->host.model)))
         rc = recall_retrace(&finish, r->c->host.model->agent, &r->arena, err);
     if (rc == STATUS_OK)
         rc = stored_request_open(&request, &accept.request, err);
@@ -391,6 +437,12 @@ enum status recall_open(struct recall **out, struct conversations *all, uint32_t
     list_init(&c->host.turns);
     *out = r;
     return STATUS_OK;
+}
+
+void recall_set_system(struct recall *r, struct text system)
+{
+    r->has_system = true;
+    r->system = system;
 }
 
 void recall_close(struct recall *r)

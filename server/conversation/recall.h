@@ -14,12 +14,15 @@ enum status conversation_recall(struct conversation **out, struct conversations 
                                 struct error *err) MUST_CHECK;
 
 /* A recall that goes record by record, for verification.c. given takes the place of the
- * conversation's model; NULL: as conversation_recall. The caller adds or releases the conversation
+ * conversation's model, and keeps the recorded ids where its vocabulary has them for the same text;
+ * NULL: as conversation_recall. The caller adds or releases the conversation
  * that recall_conversation returns, which has no clone before the first record. */
 struct recall;
 enum status recall_open(struct recall **out, struct conversations *all, uint32_t principal,
                         struct model *given, struct error *err) MUST_CHECK;
 void recall_close(struct recall *r); /* NULL is fine */
+/* From now on the conversation has this system prompt in place of the recorded one; borrowed. */
+void recall_set_system(struct recall *r, struct text system);
 struct conversation *recall_conversation(const struct recall *r);
 /* The text of keeping_binding for what computes now; valid behind the first record. */
 const char *recall_binding(const struct recall *r);

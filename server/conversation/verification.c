@@ -10,6 +10,7 @@
  * not checked. */
 #include "server/conversation/verification.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,7 @@ struct verification {
     struct model *model;
     struct error why_not; /* why there is no model */
     bool is_broken;       /* a record could not be applied */
+    bool has_new;         /* a turn has a new reply in the conversation */
     const char *problem;
     size_t problem_record;
     uint8_t chain[SHA256_BYTES];
@@ -235,29 +237,11 @@ static void judge_failure(struct verification *v, const struct error *why)
 {
     const bool may_pass = why->status == STATUS_UNAVAILABLE || why->status == STATUS_EXHAUSTED ||
                           why->status == STATUS_INTERNAL || why->status == STATUS_CANCELLED ||
-                          why->status == STATUS_DEADLINE || why->status == STATUS_UNIMPLEMENTED;
+                          why->status == STATUS_DEADLINE || why->status == STATUS_UNIMPLEMENTED ||
+                          v->request->changes != NULL;
 
     verification_judge(v, may_pass ? VERDICT_UNCHECKED : VERDICT_DIFFERS,
                        "the turn cannot be computed again: %s", why->text);
-}
-
-static void judge_ended(struct verification *v)
-{
-    const struct completed_turn *done = v->reader.completed;
-    const struct error *failure = reader_failure(&v->reader);
-    const size_t n = v->finish.reply.n_tokens;
-    size_t same;
-
-    if (failure != NULL || done == NULL) {
-        judge_failure(v, failure != NULL ? failure : &v->reader.err);
-        return;
-    }
-    same = common_tokens(v, done->tokens, NULL, done->n_tokens);
-    verification_turn(v)->n_compared = (uint32_t)same;
-    if (same < n || (!verification_is_cut(v) && done->n_tokens > n))
-        judge_tokens(v, done, same);
-    else
-        judge_rest(v, done);
 }
 
 /* Takes the likeliest tokens at the place of the difference. Without memory there are none. */
@@ -282,6 +266,117 @@ static void take_likeliest(struct verification *v)
     d->computed_logprob = p->logprob;
 }
 
+/* --- what if --- */
+
+/* The KL divergence at the place of the difference, over the tokens that both lists have and the
+ * rest as one; false: the record has no list, or the lists have no token in common. */
+static bool judge_divergence(double *out, const struct reply_token *recorded,
+                             const struct top_logprob *top, size_t n_top)
+{
+    double kl = 0, p_rest = 1, q_rest = 1;
+    bool has_common = false;
+
+    for (size_t i = 0; i < recorded->n_top; i++)
+        for (size_t k = 0; k < n_top; k++)
+            if (recorded->top[i].id == top[k].id) {
+                const double p = exp((double)recorded->top[i].logprob);
+
+                kl += p * ((double)recorded->top[i].logprob - (double)top[k].logprob);
+                p_rest -= p;
+                q_rest -= exp((double)top[k].logprob);
+                has_common = true;
+            }
+    if (p_rest > 1e-9 && q_rest > 1e-9)
+        kl += p_rest * log(p_rest / q_rest);
+    *out = kl < 0 ? 0 : kl; /* rounding */
+    return has_common;
+}
+
+static bool is_same_reply(const struct verification *v, const struct completed_turn *done)
+{
+    const struct reply *r = &v->finish.reply;
+    const bool is_cut = verification_is_cut(v);
+
+    if (is_cut ? done->len < r->text.len : done->len != r->text.len || done->finish != r->finish)
+        return false;
+    return r->text.len == 0 || memcmp(r->text.data, done->text, r->text.len) == 0;
+}
+
+/* Whether a recorded log-probability of the first n tokens, which are the same, is another. */
+static bool has_other_logprobs(const struct verification *v, const struct completed_turn *done,
+                               size_t n)
+{
+    if (v->accept.request.n_logprobs == 0 || done->logprobs == NULL)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&done->logprobs[i].logprob, &v->finish.reply.tokens[i].logprob,
+                   sizeof(done->logprobs[i].logprob)) != 0)
+            return true;
+    return false;
+}
+
+/* What the record and the computation have at the first token that differs. */
+static void judge_place(struct verification *v, const struct completed_turn *done)
+{
+    const struct reply *r = &v->finish.reply;
+    struct verified_difference *d = &verification_turn(v)->difference;
+    size_t from;
+    char *text;
+
+    take_likeliest(v);
+    if (d->index >= r->n_tokens)
+        return;
+    from = d->index == 0 ? 0 : r->tokens[d->index - 1].text_end;
+    d->recorded_len = r->tokens[d->index].text_end - from;
+    text = arena_strndup(&v->results, r->text.data + from, d->recorded_len);
+    d->recorded_text = text == NULL ? "" : text;
+    d->has_kl = judge_divergence(&d->kl, &r->tokens[d->index], d->top, d->n_top);
+}
+
+static void judge_rerun(struct verification *v, const struct completed_turn *done, size_t same)
+{
+    struct verified_turn *t = verification_turn(v);
+    const size_t n = v->finish.reply.n_tokens;
+
+    t->n_computed = (uint32_t)done->n_tokens;
+    t->has_other_logprobs = has_other_logprobs(v, done, same);
+    if (is_same_reply(v, done)) {
+        t->verdict = VERDICT_SAME;
+        return;
+    }
+    if (same < n || done->n_tokens > n) {
+        judge_tokens(v, done, same);
+        judge_place(v, done);
+    } else if (done->finish != v->finish.reply.finish) {
+        verification_judge(v, VERDICT_DIFFERS, "the reply ended as '%s', the record says '%s'",
+                           finish_name(done->finish), finish_name(v->finish.reply.finish));
+    } else {
+        verification_judge(v, VERDICT_DIFFERS, "the text is another");
+    }
+    t->computed = completed_turn_ref(v->reader.completed);
+}
+
+static void judge_ended(struct verification *v)
+{
+    const struct completed_turn *done = v->reader.completed;
+    const struct error *failure = reader_failure(&v->reader);
+    const size_t n = v->finish.reply.n_tokens;
+    size_t same;
+
+    if (failure != NULL || done == NULL) {
+        judge_failure(v, failure != NULL ? failure : &v->reader.err);
+        return;
+    }
+    same = common_tokens(v, done->tokens, NULL, done->n_tokens);
+    verification_turn(v)->n_compared = (uint32_t)same;
+    if (v->request->changes != NULL)
+        judge_rerun(v, done, same);
+    else if (same < n || (!verification_is_cut(v) && done->n_tokens > n))
+        judge_tokens(v, done, same);
+    else
+        judge_rest(v, done);
+}
+
 /* --- running a turn --- */
 
 static void verification_notify(void *arg)
@@ -291,14 +386,33 @@ static void verification_notify(void *arg)
     v->notify(v->arg);
 }
 
+/* Applies the changes to a turn; c may be NULL. */
+static void verification_change(const struct verification_changes *c, struct turn_request *turn,
+                                struct sampling_overrides *sampling)
+{
+    if (c == NULL)
+        return;
+    if (c->has_tools) {
+        const uint64_t seed = turn->tool_use.seed;
+
+        if (turn->tool_use.is_forced)
+            sampling->values.constraint = NULL;
+        turn->tool_use = c->tools;
+        turn->tool_use.seed = seed != 0 ? seed : 1;
+        if (c->constraint != NULL)
+            sampling->values.constraint = c->constraint;
+    }
+    sampling_overrides_apply(c->sampling, &sampling->values);
+}
+
 /* Runs the accepted turn again. On failure nothing has changed. */
 static enum status verification_run(struct verification *v, struct conversation *c,
                                     enum verification_doing doing, struct error *err)
 {
-    const struct sampling_overrides all = {.given = ~0u, .values = *v->accept.sampling};
+    struct sampling_overrides all = {.given = ~0u, .values = *v->accept.sampling};
     const struct reply *r = &v->finish.reply;
-    const size_t n =
-        doing == VERIFICATION_LOOKS ? verification_turn(v)->difference.index : r->n_tokens;
+    const size_t n_vocab = v->model->info.text.n_vocab;
+    size_t n = doing == VERIFICATION_LOOKS ? verification_turn(v)->difference.index : r->n_tokens;
     struct turn_request again = v->accept.request;
     struct sampling_overrides *resolved = NULL;
     struct stored_request *request = NULL;
@@ -307,10 +421,17 @@ static enum status verification_run(struct verification *v, struct conversation 
 
     if (ids == NULL)
         return error_no_memory(err, n * sizeof(*ids), "a reply's tokens");
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         ids[i] = r->tokens[i].id;
-    if (doing == VERIFICATION_LOOKS)
+        if (ids[i] < 0 || (size_t)ids[i] >= n_vocab)
+            n = i; /* of another vocabulary: nothing is predicted from here on */
+    }
+    if (doing == VERIFICATION_LOOKS || v->request->changes != NULL)
         again.n_logprobs = SAMPLING_MAX_LOGPROBS;
+    verification_change(v->request->changes, &again, &all);
+    rc = sampling_check(&all.values, n_vocab, err);
+    if (rc != STATUS_OK)
+        return rc;
     reader_init(&v->reader, verification_notify, v);
     rc = sampling_overrides_copy(&resolved, &all, err);
     if (rc == STATUS_OK)
@@ -338,8 +459,10 @@ static void verification_watch(struct verification *v)
         is_over = t->told_tokens > verification_turn(v)->difference.index;
     } else {
         same = common_tokens(v, NULL, t->agent.reply.tokens, t->told_tokens);
-        is_over = same < t->told_tokens && (same < n_enough || !verification_is_cut(v));
-        if (verification_is_cut(v))
+        is_over = same < t->told_tokens && (same < n_enough || !verification_is_cut(v)) &&
+                  v->request->changes == NULL;
+        if (verification_is_cut(v) &&
+            same == (n_enough < t->told_tokens ? n_enough : t->told_tokens))
             is_over |= n_enough > 0 ? t->told_tokens >= n_enough : t->told_len >= r->text.len;
     }
     if (is_over && t->state == TURN_ASKED)
@@ -432,7 +555,7 @@ static bool verification_is_other(struct verification *v)
                            "the model '%.80s' does not compute the same bits twice (an attached "
                            "agent, a plug-in, or --fast-math)",
                            v->model->name);
-    else if (v->request->is_forced)
+    else if (v->request->is_forced || v->request->changes != NULL)
         return false;
     else if (strncmp(binding, version, len) != 0 || binding[len] != ' ')
         verification_judge(v, VERDICT_UNCHECKED,
@@ -565,6 +688,41 @@ static enum status verification_take(struct verification *v, struct conversation
     return *ret_waits ? STATUS_OK : verification_apply(v, e, err);
 }
 
+/* The turn that is judged as it was recorded, behind the turns that there are; NULL without memory.
+ */
+static struct completed_turn *verification_recorded(const struct verification *v,
+                                                    struct completed_turn *computed)
+{
+    struct completed_turn *out = NULL, *before = computed->before;
+    struct stored_request *request;
+    struct error ignored;
+
+    if (stored_request_open(&request, &v->accept.request, &ignored) != STATUS_OK)
+        return NULL;
+    if (before != NULL)
+        (void)completed_turn_ref(before);
+    if (completed_turn_open(&out, before, request, &v->finish.reply, &ignored) == STATUS_OK)
+        return out;
+    completed_turn_unref(before);
+    stored_request_close(request);
+    return NULL;
+}
+
+/* Whether the turn that has ended stays in the conversation with its new reply. */
+static bool verification_goes_on(struct verification *v)
+{
+    struct verified_turn *t = verification_turn(v);
+
+    if (v->request->changes == NULL || !v->request->changes->goes_on || v->is_broken)
+        return false;
+    t->is_behind_new = v->has_new;
+    if (t->computed == NULL)
+        return false;
+    v->has_new = true;
+    t->recorded = verification_recorded(v, t->computed);
+    return true;
+}
+
 /* The running turn has ended. */
 static enum status verification_ended(struct verification *v, struct conversation *c,
                                       struct error *err)
@@ -577,9 +735,15 @@ static enum status verification_ended(struct verification *v, struct conversatio
         take_likeliest(v);
     else
         judge_ended(v);
+    if (verification_goes_on(v)) { /* the new reply stays */
+        reader_close(&v->reader, STATUS_CANCELLED);
+        v->doing = VERIFICATION_APPLIES;
+        return STATUS_OK;
+    }
     verification_settle(v);
     /* without the likeliest tokens the difference is known, too */
-    if (!looks && !v->is_broken && verification_turn(v)->difference.has_tokens &&
+    if (!looks && !v->is_broken && v->request->changes == NULL &&
+        verification_turn(v)->difference.has_tokens &&
         verification_turn(v)->difference.computed >= 0 &&
         verification_run(v, c, VERIFICATION_LOOKS, &ignored) == STATUS_OK)
         return STATUS_OK;
@@ -716,7 +880,7 @@ static void verification_choose(struct verification *v, const struct body_terms 
     }
     if (v->model != NULL)
         return;
-    if ((v->request->is_forced || len == 0) &&
+    if ((v->request->is_forced || v->request->changes != NULL || len == 0) &&
         (models_get(&m, models, terms->model, why) == STATUS_OK ||
          models_get(&m, models, "", why) == STATUS_OK) &&
         model_check_ready(m, why) == STATUS_OK)
@@ -749,6 +913,8 @@ static enum status verification_begin_conversation(struct verification *v, struc
     if (rc != STATUS_OK)
         return rc;
     c = recall_conversation(v->recall);
+    if (v->request->changes != NULL && v->request->changes->has_system)
+        recall_set_system(v->recall, v->request->changes->system);
     rc = recall_event(v->recall, container_of(first, const struct journal_event, link), err);
     if (rc == STATUS_OK)
         rc = conversations_add(v->all, c, WATCH_OPENED, err);
@@ -836,8 +1002,10 @@ void verification_close(struct verification *v)
         conversation_close(c, WATCH_CLOSED, "its records are verified");
     if (v->is_added)
         model_release(v->model);
-    for (size_t i = 0; i < v->n_turns; i++)
+    for (size_t i = 0; i < v->n_turns; i++) {
         completed_turn_unref(v->turns[i].recorded);
+        completed_turn_unref(v->turns[i].computed);
+    }
     recall_close(v->recall);
     journal_found_deinit(&v->found);
     arena_deinit(&v->arena);

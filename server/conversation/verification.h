@@ -28,7 +28,11 @@ struct verified_difference {
     int32_t recorded, computed;    /* token ids; -1: the reply has ended */
     const struct top_logprob *top; /* [n_top] the likeliest there, most likely first */
     size_t n_top;
-    float computed_logprob; /* natural, of the model's distribution; with n_top alone */
+    float computed_logprob;    /* natural, of the model's distribution; with n_top alone */
+    const char *recorded_text; /* [recorded_len] the recorded token's, with changes; else NULL */
+    size_t recorded_len;
+    bool has_kl;
+    double kl; /* in nats, from the recorded to the computed distribution, over the likeliest */
 };
 
 /* A turn that was recorded as ended. */
@@ -41,6 +45,22 @@ struct verified_turn {
     char why[VERIFIED_WHY_CHARS]; /* unless VERDICT_SAME or VERDICT_SKIPPED */
     struct verified_difference difference;
     struct completed_turn *recorded; /* the turn as it was recorded; NULL: it could not be read */
+    /* With changes. */
+    struct completed_turn *computed; /* of VERDICT_DIFFERS; may be NULL */
+    uint32_t n_computed;             /* tokens of the new reply */
+    bool has_other_logprobs;         /* of the tokens that are the same */
+    bool is_behind_new;              /* a turn before it has a new reply */
+};
+
+/* What is computed otherwise than recorded. */
+struct verification_changes {
+    bool has_system;
+    struct text system;
+    const struct sampling_overrides *sampling; /* NULL: none */
+    bool has_tools;
+    struct tool_use tools;
+    const struct constraint *constraint; /* of forced tools; NULL: none */
+    bool goes_on; /* later turns stand behind new replies, and not behind the recorded ones */
 };
 
 struct verification_request {
@@ -51,6 +71,9 @@ struct verification_request {
     bool is_forced;       /* computes even if the model, engine or arithmetic is another */
     const uint32_t *only; /* [n_only] rising: the records whose turns are computed; NULL: all */
     size_t n_only;
+    /* NULL: none. With changes any model computes, and a reply is the same if its text is, and how
+     * it ended; a reply that differs is computed to its end. */
+    const struct verification_changes *changes;
 };
 
 /* Begins. found has the records of one conversation, as a query with wants_chain finds them; the

@@ -160,7 +160,7 @@ void proof_jobs_choose(struct proof_jobs *jobs, size_t n_sample, uint64_t seed)
             if (!record_ends_turn(m))
                 continue;
             job->n_turns++;
-            if (json_object_get(jobs->seen, m->chain) != NULL) {
+            if (!jobs->is_whole && json_object_get(jobs->seen, m->chain) != NULL) {
                 job->n_shared++;
                 continue;
             }
@@ -173,7 +173,8 @@ void proof_jobs_choose(struct proof_jobs *jobs, size_t n_sample, uint64_t seed)
         proof_jobs_sample(jobs, n_all, n_sample, seed);
 }
 
-size_t proof_job_request(uint8_t **out, const struct proof_job *job, bool is_forced)
+size_t proof_job_request(uint8_t **out, const struct proof_job *job, bool is_forced,
+                         Parley__V1__VerifyChanges *changes)
 {
     Parley__V1__ConversationsVerifyRequest request = PARLEY__V1__CONVERSATIONS_VERIFY_REQUEST__INIT;
     const size_t n = job->is_stored ? 0 : job->records.n;
@@ -194,6 +195,7 @@ size_t proof_job_request(uint8_t **out, const struct proof_job *job, bool is_for
     request.records = records;
     request.n_records = n;
     request.force = is_forced;
+    request.changes = changes;
     request.only = job->n_only == 0 ? &none : job->only;
     request.n_only = job->n_only == 0 ? 1 : job->n_only;
     *out = xalloc(codec_size(&request.base) + 1);

@@ -26,7 +26,8 @@ struct proof_job {
 struct proof_jobs {
     struct proof_job *all; /* [n] */
     size_t n, cap;
-    json_t *seen; /* the chains of turns that a job checks */
+    json_t *seen;  /* the chains of turns that a job checks */
+    bool is_whole; /* each job computes all its turns, also those that another one has */
 };
 
 void proof_jobs_init(struct proof_jobs *jobs);
@@ -43,7 +44,8 @@ enum parley_status proof_jobs_fetch(struct proof_jobs *jobs, struct parley_chann
  * of them, by seed; 0: all. */
 void proof_jobs_choose(struct proof_jobs *jobs, size_t n_sample, uint64_t seed);
 
-/* The encoded request; the caller frees *out. */
-size_t proof_job_request(uint8_t **out, const struct proof_job *job, bool is_forced);
+/* The encoded request; the caller frees *out. changes: NULL if there are none. */
+size_t proof_job_request(uint8_t **out, const struct proof_job *job, bool is_forced,
+                         Parley__V1__VerifyChanges *changes);
 
 #endif

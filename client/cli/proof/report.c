@@ -127,7 +127,7 @@ static bool lines_are_true(char why[256], const struct proof_job *job)
 
 /* --- printing --- */
 
-static const char *verdict_word(Parley__V1__VerifiedTurn__Verdict verdict)
+const char *proof_verdict_word(Parley__V1__VerifiedTurn__Verdict verdict)
 {
     switch (verdict) {
     case PARLEY__V1__VERIFIED_TURN__VERDICT__VERDICT_SAME:
@@ -182,7 +182,7 @@ static void print_difference(const Parley__V1__TokenDifference *d)
 static void report_turn(struct proof_report *r, const struct proof_job *job,
                         const Parley__V1__VerifiedTurn *turn)
 {
-    const char *verdict = verdict_word(turn->verdict);
+    const char *verdict = proof_verdict_word(turn->verdict);
 
     report_count(r, turn);
     if (strcmp(verdict, "skipped") == 0)
@@ -207,17 +207,19 @@ static void report_turn(struct proof_report *r, const struct proof_job *job,
         print_difference(turn->difference);
 }
 
-static void report_failure(struct proof_report *r, const struct proof_job *job, const char *why)
+size_t proof_report_failure(const struct proof_job *job, bool is_json)
 {
-    r->n_unchecked += job->n_turns > 0 ? job->n_turns : 1;
-    if (r->is_json) {
+    const char *why = job->err.text;
+
+    if (is_json) {
         (void)out_json(json_pack("{ss,ss,ss}", "type", "conversation", "conversation",
                                  job->conversation, "unchecked", why));
-        return;
+    } else {
+        printf("conversation %s: unchecked: ", job->conversation);
+        (void)out_foreign(why, strlen(why)); /* out_end reports a failure */
+        printf("\n");
     }
-    printf("conversation %s: unchecked: ", job->conversation);
-    (void)out_foreign(why, strlen(why));
-    printf("\n");
+    return job->n_turns > 0 ? job->n_turns : 1;
 }
 
 static void report_head(const struct proof_report *r, const struct proof_job *job,
@@ -255,7 +257,7 @@ void proof_report_job(struct proof_report *r, const struct proof_job *job)
     if (job->answer == NULL) {
         /* the server cannot read an export that is none of its kind */
         r->n_broken += job->err.status == PARLEY_INVALID_ARGUMENT;
-        report_failure(r, job, job->err.text);
+        r->n_unchecked += proof_report_failure(job, r->is_json);
         return;
     }
     if (!lines_are_true(lines, job) || *job->answer->chain_problem != '\0')

@@ -16,6 +16,11 @@ struct proof_report {
     uint64_t n_tokens; /* that were computed again and are the same */
 };
 
+/* "same", "differs", "unchecked", or "skipped". */
+const char *proof_verdict_word(Parley__V1__VerifiedTurn__Verdict verdict);
+/* Prints why a conversation has no answer. Returns how many turns are unchecked by that. */
+size_t proof_report_failure(const struct proof_job *job, bool is_json);
+
 /* Prints a conversation whose answer has come, and counts it. */
 void proof_report_job(struct proof_report *r, const struct proof_job *job);
 void proof_report_end(const struct proof_report *r);

@@ -10,9 +10,12 @@
 #include "server/api/parley/wire.h"
 #include "server/api/parley/wire_parts.h"
 #include "server/api/parley/wire_record.h"
+#include "server/api/parley/wire_sampling.h"
+#include "server/api/parley/wire_tools.h"
 #include "server/conversation/keeping.h"
 #include "server/conversation/verification.h"
 #include "server/model/model.h"
+#include "server/model/models.h"
 #include "server/server.h"
 
 /* Bound of one answer's memory: it has what the records say. */
@@ -24,6 +27,7 @@ struct verify_call {
     struct verification_request request;
     struct verification *verification; /* NULL: not begun, or over */
     struct turn_parts parts;
+    struct verification_changes changes;
     bool was_sent; /* the request has the records */
 };
 
@@ -69,8 +73,18 @@ static enum status verify_fill_difference(Parley__V1__VerifiedTurn *out,
     m->index = d->index;
     m->recorded = d->recorded;
     m->computed = d->computed;
-    if (verify_token_text(&m->recorded_text, v, d->recorded, arena) != STATUS_OK ||
-        verify_token_text(&m->computed_text, v, d->computed, arena) != STATUS_OK)
+    if (d->has_kl) {
+        m->divergence_case = PARLEY__V1__TOKEN_DIFFERENCE__DIVERGENCE_KL;
+        m->kl = d->kl;
+    }
+    if (d->recorded_text != NULL) {
+        m->recorded_text = wire_copy(d->recorded_text, d->recorded_len, arena);
+        if (m->recorded_text == NULL)
+            return STATUS_EXHAUSTED;
+    } else if (verify_token_text(&m->recorded_text, v, d->recorded, arena) != STATUS_OK) {
+        return STATUS_EXHAUSTED;
+    }
+    if (verify_token_text(&m->computed_text, v, d->computed, arena) != STATUS_OK)
         return STATUS_EXHAUSTED;
     return d->n_top == 0 ? STATUS_OK : wire_logprob(&m->computed_logprob, &token, arena);
 }
@@ -92,6 +106,12 @@ static enum status verify_fill_turn(Parley__V1__VerifiedTurn *out, const struct 
     out->tokens = t->n_tokens;
     out->compared_tokens = t->n_compared;
     out->why = (char *)t->why;
+    out->computed_tokens = t->n_computed;
+    out->other_logprobs = t->has_other_logprobs;
+    out->is_behind_new = t->is_behind_new;
+    if (t->computed != NULL &&
+        wire_transcript_turn(&out->computed, t->computed, &v->parts, arena) != STATUS_OK)
+        return STATUS_EXHAUSTED;
     if (t->difference.has_tokens &&
         verify_fill_difference(out, v, &t->difference, arena) != STATUS_OK)
         return STATUS_EXHAUSTED;
@@ -242,6 +262,43 @@ static enum status verify_sent(struct verify_call *v,
     return rc;
 }
 
+/* Reads what is to be other than recorded. */
+static enum status verify_change(struct verify_call *v, const Parley__V1__VerifyChanges *from,
+                                 struct error *err)
+{
+    struct verification_changes *out = &v->changes;
+    Parley__V1__TurnRequest offer = PARLEY__V1__TURN_REQUEST__INIT;
+    struct turn_request turn = {0};
+    struct arena *arena = call_arena(v->call);
+    struct error ignored;
+    struct model *m;
+    const bool has_model =
+        models_get(&m, v->request.models, v->request.model, &ignored) == STATUS_OK;
+
+    *out = (struct verification_changes){
+        .has_system = from->prompt_case == PARLEY__V1__VERIFY_CHANGES__PROMPT_SYSTEM,
+        .has_tools = from->n_tools > 0 || from->replaces_tools,
+        .goes_on = from->goes_on != 0,
+    };
+    if (out->has_system)
+        out->system = (struct text){from->system, strlen(from->system)};
+    if (out->system.len > SYSTEM_MAX_BYTES)
+        return error_field(err, "changes.system", "has %zu bytes, at most %d may be",
+                           out->system.len, SYSTEM_MAX_BYTES);
+    offer.tools = from->tools;
+    offer.n_tools = from->n_tools;
+    offer.tool_choice = from->tool_choice;
+    if (wire_sampling(&out->sampling, from->sampling, arena, err) != STATUS_OK ||
+        wire_tools(&turn, &offer, has_model ? m->info.text.reply_format : NULL, arena, err) !=
+            STATUS_OK)
+        return err->status;
+    out->tools = turn.tool_use;
+    if (turn.overrides != NULL && (turn.overrides->given & SAMPLING_CONSTRAINT) != 0)
+        out->constraint = turn.overrides->values.constraint;
+    v->request.changes = out;
+    return STATUS_OK;
+}
+
 static enum status verify_start(struct verify_call *v,
                                 const Parley__V1__ConversationsVerifyRequest *request,
                                 struct error *err)
@@ -258,6 +315,8 @@ static enum status verify_start(struct verify_call *v,
         .only = request->n_only == 0 ? NULL : request->only,
         .n_only = request->n_only,
     };
+    if (request->changes != NULL && verify_change(v, request->changes, err) != STATUS_OK)
+        return err->status;
     for (size_t i = 1; i < request->n_only; i++)
         if (request->only[i - 1] >= request->only[i])
             return error_field(err, "only", "must rise");

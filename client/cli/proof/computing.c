@@ -1,0 +1,256 @@
+/* Several conversations are in flight at once, so that the server's steps are full. What comes back
+ * is handed on in the order in which the conversations were given. */
+#include "client/cli/proof/computing.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "cli/output/console.h"
+
+/* As many replies as fill a step with their predictions: each has up to 16 tokens in it. */
+enum { COMPUTING_IN_FLIGHT = 6 };
+
+const struct option_row computing_rows[] = {
+    {"model", "[NAME=]FILE", "compute offline, with this model's file; may be given again",
+     OPTION_TEXTS, offsetof(struct computing, models), 0},
+    {"kv", "TYPE", "with --model: the type of keys and values, as parleyd's --kv", OPTION_TEXT,
+     offsetof(struct computing, kv), 0},
+    {"backend", "NAME", "with --model: what computes, as parleyd's --backend", OPTION_TEXT,
+     offsetof(struct computing, backend), 0},
+    {"chat-template", "[MODEL=]FILE", "with --model: the chat template, as parleyd's", OPTION_TEXTS,
+     offsetof(struct computing, templates), 0},
+    {"sample", "N", "compute N turns, drawn from all; 0: all (0)", OPTION_U32,
+     offsetof(struct computing, n_sample), 0},
+    {0},
+};
+
+/* --- computing --- */
+
+struct computing_flight {
+    struct computing *of;
+    struct proof_job *job;
+};
+
+/* On the channel's thread. */
+static void on_verified(void *arg, void *data, size_t len, const struct parley_error *err)
+{
+    struct computing_flight *f = arg;
+    struct proof_job *job = f->job;
+
+    pthread_mutex_lock(&f->of->lock);
+    job->err = *err;
+    if (err->status == PARLEY_OK) {
+        job->answer = parley__v1__conversations_verify_response__unpack(NULL, len, data);
+        if (job->answer == NULL)
+            (void)snprintf(job->err.text, sizeof(job->err.text),
+                           "the server's answer cannot be read");
+    }
+    job->is_done = true;
+    pthread_cond_signal(&f->of->ended);
+    pthread_mutex_unlock(&f->of->lock);
+    free(data);
+    free(f);
+}
+
+static void computing_fail(struct proof_job *job, const char *why)
+{
+    (void)snprintf(job->err.text, sizeof(job->err.text), "%s", why);
+    job->is_done = true;
+}
+
+static void computing_send(struct computing *c, struct proof_job *job)
+{
+    struct computing_flight *f;
+    struct parley_call *call;
+    uint8_t *request;
+    size_t len;
+
+    if (job->records.n == 0) {
+        computing_fail(job,
+                       "the export has no records of it: its server stored none (parleyd --data)");
+        return;
+    }
+    f = xalloc(sizeof(*f));
+    *f = (struct computing_flight){c, job};
+    len = proof_job_request(&request, job, c->is_forced, c->changes);
+    call = parley_unary_start(c->channel, "/parley.v1.Conversations/Verify", request, len, 0,
+                              on_verified, f);
+    free(request);
+    if (call == NULL) {
+        free(f);
+        computing_fail(job, "no memory for the request");
+        return;
+    }
+    parley_call_unref(call);
+}
+
+static void computing_await(struct computing *c, const struct proof_job *job)
+{
+    pthread_mutex_lock(&c->lock);
+    while (!job->is_done)
+        pthread_cond_wait(&c->ended, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void computing_run(struct computing *c, void (*each)(void *arg, const struct proof_job *job),
+                   void *arg)
+{
+    size_t begun = 0;
+
+    for (size_t i = 0; i < c->jobs.n; i++) {
+        for (; begun < c->jobs.n && begun < i + COMPUTING_IN_FLIGHT; begun++)
+            computing_send(c, &c->jobs.all[begun]);
+        computing_await(c, &c->jobs.all[i]);
+        each(arg, &c->jobs.all[i]);
+    }
+}
+
+/* --- what is computed --- */
+
+static bool computing_fetch(struct computing *c, const char *conversation)
+{
+    struct parley_error err;
+
+    if (proof_jobs_fetch(&c->jobs, c->channel, conversation, &err) == PARLEY_OK) {
+        c->jobs.all[c->jobs.n - 1].is_stored = !c->sends_records;
+        return true;
+    }
+    console_error("conversation %s: %s", conversation, err.text);
+    return false;
+}
+
+/* All conversations that the server stores. */
+static bool computing_fetch_all(struct computing *c)
+{
+    char token[256] = "";
+    bool is_good = true;
+
+    do {
+        Parley__V1__ConversationsListRequest request = PARLEY__V1__CONVERSATIONS_LIST_REQUEST__INIT;
+        const Parley__V1__ConversationsListResponse *page;
+        ProtobufCMessage *answer;
+        struct parley_error err;
+
+        request.page_size = 100;
+        request.page_token = token;
+        if (connection_call(&answer, c->channel, "/parley.v1.Conversations/List", &request.base,
+                            &parley__v1__conversations_list_response__descriptor, 0,
+                            &err) != PARLEY_OK) {
+            console_error("%s", err.text);
+            return false;
+        }
+        page = (const Parley__V1__ConversationsListResponse *)answer;
+        for (size_t i = 0; i < page->n_conversations && is_good; i++)
+            is_good = computing_fetch(c, page->conversations[i]->conversation);
+        (void)snprintf(token, sizeof(token), "%s", page->next_page_token);
+        protobuf_c_message_free_unpacked(answer, NULL);
+    } while (is_good && *token != '\0');
+    return is_good;
+}
+
+static bool computing_gather(struct computing *c, int n, char **args)
+{
+    struct error err;
+
+    for (int i = 0; i < n; i++) {
+        const bool is_file = strcmp(args[i], "-") == 0 || access(args[i], R_OK) == 0;
+
+        if (is_file && proof_jobs_read(&c->jobs, args[i], &err) != STATUS_OK) {
+            console_error("%s", err.text);
+            return false;
+        }
+        if (!is_file && c->models.n > 0) {
+            console_error("%s: %s", args[i], strerror(errno));
+            return false;
+        }
+        if (!is_file && !computing_fetch(c, args[i]))
+            return false;
+    }
+    return n > 0 || computing_fetch_all(c);
+}
+
+/* --- the server --- */
+
+/* parleyd's --model wants a name. The caller frees the result. */
+static char *computing_named(const char *model, size_t i)
+{
+    char *out;
+
+    if (strchr(model, '=') != NULL)
+        return xstrdup(model);
+    if (asprintf(&out, "model%zu=%s", i + 1, model) < 0)
+        abort(); /* as xalloc */
+    return out;
+}
+
+static bool computing_serve(struct computing *c)
+{
+    const char *flags[4 * OPTION_TEXTS_MAX + 8];
+    char *models[OPTION_TEXTS_MAX];
+    enum status rc;
+    struct error err;
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->models.n; i++) {
+        models[i] = computing_named(c->models.texts[i], i);
+        flags[n++] = "--model";
+        flags[n++] = models[i];
+    }
+    for (size_t i = 0; i < c->templates.n; i++) {
+        flags[n++] = "--chat-template";
+        flags[n++] = c->templates.texts[i];
+    }
+    flags[n++] = "--max-message-bytes";
+    flags[n++] = "1G";
+    if (c->kv != NULL) {
+        flags[n++] = "--kv";
+        flags[n++] = c->kv;
+    }
+    if (c->backend != NULL) {
+        flags[n++] = "--backend";
+        flags[n++] = c->backend;
+    }
+    rc = served_start(&c->served, flags, n, &err);
+    for (size_t i = 0; i < c->models.n; i++)
+        free(models[i]);
+    if (rc == STATUS_OK)
+        c->connection.server = c->served.address;
+    else
+        console_error("%s", err.text);
+    return rc == STATUS_OK;
+}
+
+void computing_init(struct computing *c)
+{
+    *c = (struct computing){.connection = connection_defaults(),
+                            .lock = PTHREAD_MUTEX_INITIALIZER,
+                            .ended = PTHREAD_COND_INITIALIZER};
+    proof_jobs_init(&c->jobs);
+}
+
+const char *computing_misuse(const struct computing *c, int n)
+{
+    if (c->models.n == 0 && (c->kv != NULL || c->backend != NULL || c->templates.n > 0))
+        return "--kv, --backend and --chat-template need --model";
+    return c->models.n > 0 && n == 0 ? "--model needs an export" : NULL;
+}
+
+bool computing_open(struct computing *c, int n, char **args)
+{
+    if (c->models.n > 0 && !computing_serve(c))
+        return false;
+    c->channel = connection_open(&c->connection);
+    return c->channel != NULL && computing_gather(c, n, args);
+}
+
+void computing_deinit(struct computing *c)
+{
+    if (c->channel != NULL)
+        parley_channel_close(c->channel);
+    served_stop(&c->served, NULL);
+    proof_jobs_deinit(&c->jobs);
+}
