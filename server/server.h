@@ -33,6 +33,7 @@
     PART(replays, replays)               /* tables of items to learn from */ \
     PART(connected, connect_calls)       /* calls by Connect */ \
     PART(places, places)                 /* which daemon has what one of them has as a whole */ \
+    PART(quotas, shared_quotas)          /* what all daemons together have used of quotas */ \
     PART(cluster, cluster)               /* daemons that share the journal */
 /* clang-format on */
 

@@ -203,6 +203,21 @@ uint64_t access_n_refused(const struct access *a, unsigned kind)
     return n;
 }
 
+void access_each_quota(const struct access *a,
+                       void (*each)(void *arg, const char *principal, struct access_quota *quota),
+                       void *arg)
+{
+    if (a == NULL)
+        return;
+    for (struct link *at = list_first(&a->principals); at != NULL;
+         at = list_next(&a->principals, at)) {
+        struct access_principal *p = container_of(at, struct access_principal, link);
+
+        if (p->has_key)
+            each(arg, p->base.name, &p->quota);
+    }
+}
+
 const struct access_quota *access_key_quota(const struct access_key *key)
 {
     return key->quota != NULL && quota_is_limited(key->quota) ? key->quota : NULL;

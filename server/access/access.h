@@ -92,6 +92,10 @@ const char *access_name(const struct access *a, uint32_t principal);
 /* Returns the quota of a principal's id, valid as long as the daemon; NULL if there are no keys, or
  * no such principal. */
 struct access_quota *access_quota_of(const struct access *a, uint32_t principal);
+/* Calls each for every principal with a key, and its quota. a may be NULL. */
+void access_each_quota(const struct access *a,
+                       void (*each)(void *arg, const char *principal, struct access_quota *quota),
+                       void *arg);
 /* Returns how often quotas of a kind (enum quota_kind) have refused, for all principals together.
  */
 uint64_t access_n_refused(const struct access *a, unsigned kind);

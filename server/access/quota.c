@@ -2,6 +2,8 @@
  * that fills with time; what a check takes can be given back where the request then fails. */
 #include "server/access/quota.h"
 
+enum { QUOTA_SLICE_US = 300000 /* until the next slice is there */ };
+static const uint64_t QUOTA_MAX_SPENT = (uint64_t)1 << 61;
 static const uint64_t unit = 60000000; /* of a token or a request: microseconds a minute */
 
 /* --- a rate --- */
@@ -39,7 +41,12 @@ static void quota_rate_use(struct quota_rate *r, uint64_t now_us, uint64_t n)
     quota_rate_refresh(r, now_us);
     if (__builtin_mul_overflow(n, unit, &more) || __builtin_add_overflow(r->used, more, &used))
         used = UINT64_MAX; /* it is full for longer than anybody waits */
+    more = used - r->used;
     r->used = used;
+    if (!r->is_shared)
+        return;
+    r->spent = more > QUOTA_MAX_SPENT - r->spent ? QUOTA_MAX_SPENT : r->spent + more;
+    r->slice = more > r->slice ? 0 : r->slice - more;
 }
 
 static void quota_rate_give_back(struct quota_rate *r, uint64_t now_us, uint64_t n)
@@ -48,17 +55,51 @@ static void quota_rate_give_back(struct quota_rate *r, uint64_t now_us, uint64_t
 
     quota_rate_refresh(r, now_us);
     r->used = __builtin_mul_overflow(n, unit, &less) || less > r->used ? 0 : r->used - less;
+    if (r->is_shared && less <= r->spent) { /* else it was told */
+        r->spent -= less;
+        r->slice += less;
+    }
+}
+
+struct quota_told quota_rate_take(struct quota_rate *r)
+{
+    const struct quota_told told = {.spent = r->spent, .wanted = r->wanted};
+
+    r->spent = r->wanted = 0;
+    return told;
+}
+
+void quota_rate_untake(struct quota_rate *r, const struct quota_told *told)
+{
+    r->spent = told->spent > QUOTA_MAX_SPENT - r->spent ? QUOTA_MAX_SPENT : r->spent + told->spent;
+    r->wanted = told->wanted > r->wanted ? told->wanted : r->wanted;
+}
+
+void quota_rate_give(struct quota_rate *r, uint64_t now_us, uint64_t used, uint64_t slice)
+{
+    if (!r->is_shared) /* what was used before nobody knows of */
+        r->spent = quota_rate_used(r, now_us);
+    r->is_shared = true;
+    r->at_us = now_us;
+    r->used = used + r->spent;
+    r->slice = slice > r->spent ? slice - r->spent : 0;
 }
 
 /* How long until n more can be taken, n at most the limit; 0: now. */
-static uint64_t quota_rate_wait_us(const struct quota_rate *r, uint64_t now_us, uint64_t n)
+static uint64_t quota_rate_wait_us(struct quota_rate *r, uint64_t now_us, uint64_t n)
 {
     uint64_t used = quota_rate_used(r, now_us), room;
 
     if (r->limit == 0)
         return 0;
     room = (r->limit - n) * unit;
-    return used <= room ? 0 : (used - room - 1) / r->limit + 1;
+    if (used > room)
+        return (used - room - 1) / r->limit + 1;
+    if (!r->is_shared || n * unit <= r->slice)
+        return 0;
+    if (n * unit > r->wanted)
+        r->wanted = n * unit;
+    return QUOTA_SLICE_US;
 }
 
 struct quota_rest quota_rate_rest(const struct quota_rate *r, uint64_t now_us)

@@ -23,6 +23,11 @@ struct quota_limits {
 struct quota_rate {
     uint32_t limit; /* per minute; 0: no limit */
     uint64_t used, at_us;
+    /* Of a rate that several daemons share: used is what all of them have used, as far as is known,
+     * and this one may use its slice until it tells the others and gets another one. */
+    bool is_shared;
+    uint64_t slice, spent; /* what is left of the slice; what nobody was told of */
+    uint64_t wanted;       /* what the largest request needed that the slice was too small for */
 };
 
 enum quota_kind {
@@ -78,6 +83,16 @@ void quota_undo(struct quota_hold *hold, uint64_t now_us);
 /* Checks whether a principal with n open conversations may open one more. EXHAUSTED. */
 enum status quota_check_conversations(struct access_quota *q, size_t n,
                                       struct error *err) MUST_CHECK;
+
+/* What the daemons tell each other of a rate, in the units of struct quota_rate. take gives what is
+ * to be told, which counts as told; untake takes that back, if it could not be told. give sets what
+ * all daemons have used, and the next slice, from which is deducted what was used since take. */
+struct quota_told {
+    uint64_t spent, wanted;
+};
+struct quota_told quota_rate_take(struct quota_rate *r);
+void quota_rate_untake(struct quota_rate *r, const struct quota_told *told);
+void quota_rate_give(struct quota_rate *r, uint64_t now_us, uint64_t used, uint64_t slice);
 
 /* How much of a rate is left, and when the rate is whole again. */
 struct quota_rest {

@@ -28,7 +28,7 @@ enum { JOURNAL_PAUSE_MS = 25, JOURNAL_MAX_PAUSE_MS = 400 }; /* between two reads
 enum { JOURNAL_LAG_US = 5000000 /* an interval of the lag */ };
 enum { JOURNAL_RETRY_MS = 1000, JOURNAL_PROBE_MS = 5000, JOURNAL_TEXT = 240 };
 
-enum journal_item_kind { ITEM_RECORD, ITEM_SETTLE, ITEM_READ, ITEM_GIVE, ITEM_LIST };
+enum journal_item_kind { ITEM_RECORD, ITEM_SETTLE, ITEM_READ, ITEM_GIVE, ITEM_LIST, ITEM_LEND };
 
 /* With copies of its texts and bytes behind it. */
 struct journal_item {
@@ -43,6 +43,9 @@ struct journal_item {
     journal_found_fn read_done;
     struct journal_members *members; /* of a list: the journal's thread fills it */
     journal_members_fn listed;
+    struct journal_rate *rates; /* [n_rates] of a lend: the journal's thread answers them */
+    size_t n_rates;
+    journal_lent_fn lent;
     void *arg;
     size_t size_bytes;
     uint64_t since_us; /* of a record: when it was appended */
@@ -115,6 +118,8 @@ static void journal_run(struct job *job)
             (void)type->give(j->store, item->record.conversation, item->is_unended, &ignored);
         if (item->kind == ITEM_LIST)
             (void)type->list(j->store, item->members, &item->err); /* it is in item->err */
+        if (item->kind == ITEM_LEND)
+            (void)type->lend(j->store, item->rates, item->n_rates, &item->err); /* the same */
     }
     for (at = list_first(&j->reading); at != NULL && n_bytes < JOURNAL_SLICE_BYTES;
          at = list_next(&j->reading, at)) {
@@ -226,6 +231,8 @@ static void journal_item_end(struct journal *j, struct journal_item *item, const
         item->done(item->arg, why);
     else if (item->listed != NULL)
         item->listed(item->arg, item->members, why);
+    else if (item->lent != NULL)
+        item->lent(item->arg, item->rates, item->n_rates, why);
     free(item->members);
     journal_found_deinit(&item->found);
     free(item);
@@ -677,6 +684,19 @@ void journal_list_members(struct journal *j, struct journal_wait *w, journal_mem
     journal_begin(j);
 }
 
+void journal_lend(struct journal *j, struct journal_wait *w, const struct journal_rate *rows,
+                  size_t n, journal_lent_fn done, void *arg)
+{
+    struct journal_item *item = journal_wait(j, w, ITEM_LEND, n * sizeof(rows[0]), arg);
+
+    assert(j->store->type->lend != NULL);
+    item->rates = (struct journal_rate *)(item + 1);
+    item->n_rates = n;
+    item->lent = done;
+    memcpy(item->rates, rows, n * sizeof(rows[0]));
+    journal_begin(j);
+}
+
 void journal_leave(struct journal_wait *w)
 {
     if (w->item == NULL)
@@ -685,6 +705,7 @@ void journal_leave(struct journal_wait *w)
     w->item->done = NULL;
     w->item->read_done = NULL;
     w->item->listed = NULL;
+    w->item->lent = NULL;
     w->item = NULL;
 }
 

@@ -117,6 +117,14 @@ typedef void (*journal_members_fn)(void *arg, const struct journal_members *memb
 void journal_list_members(struct journal *j, struct journal_wait *w, journal_members_fn done,
                           void *arg);
 
+/* Called with rows that were told, as journal_lend was given them, with their answers. */
+typedef void (*journal_lent_fn)(void *arg, const struct journal_rate *rows, size_t n,
+                                const struct error *err);
+/* Tells what was used of rates, and gets the next slices, of a store that is shared. rows are
+ * copied, but for the principals' names, which must stay valid. */
+void journal_lend(struct journal *j, struct journal_wait *w, const struct journal_rate *rows,
+                  size_t n, journal_lent_fn done, void *arg);
+
 /* Ends a wait: its callback is not called. Does nothing if w does not wait. */
 void journal_leave(struct journal_wait *w);
 

@@ -187,5 +187,6 @@ const struct journal_store_type journal_postgres = {
     .check = postgres_check,
     .beat = postgres_beat,
     .give = postgres_give,
+    .lend = postgres_lend,
     .list = postgres_members,
 };

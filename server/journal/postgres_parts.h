@@ -70,6 +70,10 @@ enum status postgres_sweep(struct postgres_store *s, struct error *err) MUST_CHE
 enum status postgres_members(struct journal_store *base, struct journal_members *out,
                              struct error *err) MUST_CHECK;
 
+/* postgres_quota.c: journal_store_type's lend. */
+enum status postgres_lend(struct journal_store *base, struct journal_rate *rows, size_t n,
+                          struct error *err) MUST_CHECK;
+
 /* postgres_write.c: journal_store_type's commit. */
 enum status postgres_commit(struct journal_store *base, const struct journal_record *const *records,
                             size_t n, struct error *err) MUST_CHECK;

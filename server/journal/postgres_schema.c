@@ -73,6 +73,11 @@ static const char *const schema_3[] = {
     "INSERT INTO parley.things (place, owner, owner_epoch) VALUES (4, '', 1), (5, '', 1)",
     "ALTER TABLE parley.block ADD COLUMN kind bigint",
     "ALTER TABLE parley.daemon ADD COLUMN lag_ms bigint NOT NULL DEFAULT 0",
+    "CREATE TABLE parley.quota (principal text NOT NULL, kind bigint NOT NULL, rate bigint NOT "
+    "NULL,"
+    " used bigint NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (principal, kind))",
+    "CREATE TABLE parley.quota_slice (principal text NOT NULL, kind bigint NOT NULL, daemon text"
+    " NOT NULL, n bigint NOT NULL, PRIMARY KEY (principal, kind, daemon))",
     NULL};
 
 /* Each leads from the version before to the one of its number. */

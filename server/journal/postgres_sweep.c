@@ -81,6 +81,12 @@ static enum status sweep_more(struct postgres_store *s, struct error *err)
         !link_do(&s->link, "DELETE FROM parley.daemon WHERE id = $1 AND until < clock_timestamp()",
                  LINK_ARGS(link_text(s->swept)), err))
         return err->status;
+    if (s->swept[0] != '\0' &&
+        !link_do(&s->link,
+                 "DELETE FROM parley.quota_slice WHERE daemon NOT IN (SELECT id FROM"
+                 " parley.daemon)",
+                 NULL, 0, err))
+        return err->status;
     memset(s->swept_to, 0, sizeof(s->swept_to));
     s->has_swept_any = false;
     return STATUS_OK;

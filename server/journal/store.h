@@ -221,6 +221,16 @@ bool journal_sum_is_right(const void *bytes, size_t size_bytes);
 /* About so many bytes of a conversation are read at a time. */
 enum { JOURNAL_SLICE_BYTES = 1 << 20 };
 
+/* A rate of a principal that processes share: a bucket that empties by limit a microsecond, so that
+ * a minute's worth is 60,000,000 times limit. Each process has a slice of what is left. */
+struct journal_rate {
+    const char *principal;
+    uint32_t kind, limit;
+    uint64_t spent;       /* by this process since it told last */
+    uint64_t wanted;      /* the slice is to be at least this, if so much is left */
+    uint64_t used, slice; /* the answer: by all processes, what is told included; for this one */
+};
+
 /* Each back-end has a struct of its own, whose first member is a struct journal_store. */
 struct journal_store;
 struct journal_members;
@@ -263,6 +273,10 @@ struct journal_store_type {
     /* Gives a conversation up, whose records are all committed: who asks for it next has it. If
      * is_unended, it has a turn that did not end, and another process goes on with it unasked. */
     enum status (*give)(struct journal_store *s, const uint8_t *id, bool is_unended,
+                        struct error *err);
+    /* Tells what this process has used of rates, and gets its next slices. NULL: one process alone
+     * uses the store. */
+    enum status (*lend)(struct journal_store *s, struct journal_rate *rows, size_t n,
                         struct error *err);
     /* Finds the processes that share the store. NULL: one process alone uses the store. */
     enum status (*list)(struct journal_store *s, struct journal_members *out, struct error *err);

@@ -9,7 +9,9 @@ import os
 import queue
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "integration"))
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])
@@ -18,6 +20,7 @@ import numpy as np  # noqa: E402
 import children  # noqa: E402
 import parley  # noqa: E402
 import parley.optim  # noqa: E402
+import test_keys  # noqa: E402
 import test_registry  # noqa: E402
 import test_together  # noqa: E402
 from parley.parallel import World  # noqa: E402
@@ -178,6 +181,39 @@ def go_on(all, daemons, values):
     assert set(places(daemons[2].client).values()) == {daemons[2].client.address}
 
 
+def quotas(parleyd):
+    """60 requests a minute, at three daemons at once: together they answer all of these, and no more."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, key = os.path.join(folder, "keys"), test_keys.new_key()
+        test_keys.write_keys(path, ("alice", key, "requests=60"))
+        all = test_together.Together(parleyd, "quotas", "--keys", path)
+        with all.daemon() as a, all.daemon() as b, all.daemon() as c:
+            children.until("each daemon to have a slice", lambda: all.sql("SELECT count(*) FROM parley.quota_slice WHERE n > 0") == "3")
+            answered, refused, is_over = [], [], threading.Event()
+
+            def ask(client):
+                body = {"model": "echo", "messages": [{"role": "user", "content": "x"}]}
+                while not is_over.is_set():
+                    status, headers, said = test_together.posted(client, "/v1/chat/completions", body, [("Authorization", f"Bearer {key}")])
+                    assert status in (200, 429), (status, said)
+                    (answered if status == 200 else refused).append(headers)
+
+            began = time.monotonic()
+            threads = [threading.Thread(target=ask, args=(client,), daemon=True) for client in (a, b, c)]
+            for t in threads:
+                t.start()
+            children.until("all that the quota allows", lambda: len(answered) >= 60)
+            n = len(refused)
+            children.until("further refusals", lambda: len(refused) > n + 30)
+            is_over.set()
+            for t in threads:
+                t.join(children.PATIENCE)
+            took = time.monotonic() - began
+            assert 60 <= len(answered) <= 60 + took + 1, (len(answered), took)
+            assert not [headers for headers in refused if "Retry-After" not in headers]
+            print(f"quotas: {len(answered)} answered and {len(refused)} refused in {took:.1f} s")
+
+
 def main():
     all = test_together.Together(sys.argv[1], "places", "--checkpoint-interval", "100ms", "--checkpoint-rounds", "1")
     daemons = [all.daemon() for _ in range(3)]
@@ -194,6 +230,7 @@ def main():
         print("places", *(f"{place}={[c.address for c in clients].index(address)}" for place, address in sorted(at.items())), flush=True)
         assert not any(int(row["lag_ms"]) > 60000 for row in listed(clients[0]))
         go_on(all, daemons, values)
+    quotas(sys.argv[1])
 
 
 if __name__ == "__main__":

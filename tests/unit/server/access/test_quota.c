@@ -189,6 +189,37 @@ START_TEST(counts_requests_apart)
 }
 END_TEST
 
-SUITE_MAIN("server/quota", bounds_requests, counts_replies, refuses_what_never_fits,
+/* Of a rate that daemons share a slice may be used at once, and what was used is told once. */
+START_TEST(shares)
+{
+    const uint64_t unit = 60000000;
+    struct quota_told told;
+
+    configure((struct quota_limits){.requests_per_minute = 10});
+    ck_assert_int_eq(quota_take_request(&q, start_us, &err), STATUS_OK);
+    quota_rate_give(&q.requests, start_us, 2 * unit, 4 * unit); /* three are left: one was used */
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(quota_take_request(&q, start_us, &err), STATUS_OK);
+    ck_assert_int_eq(quota_take_request(&q, start_us, &err), STATUS_EXHAUSTED);
+    ck_assert_uint_eq(err.retry_after_ms, 300); /* the others may give some of theirs */
+    ck_assert_uint_eq(quota_rate_rest(&q.requests, start_us).remaining, 4);
+    told = quota_rate_take(&q.requests);
+    ck_assert_uint_eq(told.spent, 4 * unit);
+    ck_assert_uint_eq(told.wanted, unit);
+    quota_rate_untake(&q.requests, &told); /* it could not be told */
+    told = quota_rate_take(&q.requests);
+    ck_assert_uint_eq(told.spent, 4 * unit);
+    quota_rate_give(&q.requests, start_us, 10 * unit, 0);
+    ck_assert_int_eq(quota_take_request(&q, start_us, &err), STATUS_EXHAUSTED);
+    ck_assert_uint_eq(err.retry_after_ms, 6000); /* all have used all */
+    quota_rate_give(&q.requests, start_us, 9 * unit, unit);
+    ck_assert_int_eq(quota_take_request(&q, start_us, &err), STATUS_OK);
+    quota_give_back_request(&q, start_us);
+    ck_assert_int_eq(quota_take_request(&q, start_us, &err), STATUS_OK);
+    ck_assert_uint_eq(quota_rate_take(&q.requests).spent, unit);
+}
+END_TEST
+
+SUITE_MAIN("server/quota", shares, bounds_requests, counts_replies, refuses_what_never_fits,
            bounds_in_flight, undoes, keeps_counts, bounds_conversations, does_not_overflow,
            counts_requests_apart)

@@ -361,6 +361,7 @@ START_TEST(test_upgrade)
     kept_sql("ALTER TABLE parley.things DROP COLUMN place");
     kept_sql("ALTER TABLE parley.block DROP COLUMN kind");
     kept_sql("ALTER TABLE parley.daemon DROP COLUMN lag_ms");
+    kept_sql("DROP TABLE parley.quota, parley.quota_slice");
     kept_sql("DROP INDEX parley.conversation_daemon");
     kept_sql("ALTER TABLE parley.daemon DROP COLUMN address");
     kept_sql("UPDATE parley.schema SET version = 1");
@@ -411,6 +412,48 @@ START_TEST(test_owner)
     ck_assert(!f.is_found);
     journal_found_deinit(&f);
     a->type->close(a);
+    b->type->close(b);
+}
+END_TEST
+
+static struct journal_rate lent(struct journal_store *s, uint64_t spent, uint64_t wanted)
+{
+    struct journal_rate rate = {
+        .principal = "a\"nn'a", .kind = 1, .limit = 1000000000, .spent = spent, .wanted = wanted};
+    struct error err = {0};
+
+    ck_assert_msg(s->type->lend(s, &rate, 1, &err) == STATUS_OK, "%s", err.text);
+    return rate;
+}
+
+/* No two daemons get the same of what is left, whatever they want, and a daemon that has ended has
+ * nothing. */
+START_TEST(test_lend)
+{
+    const uint64_t whole = UINT64_C(1000000000) * 60000000;
+    struct journal_store *a = opened(), *b = opened();
+    struct journal_rate x, y;
+
+    beats(a);
+    beats(b);
+    x = lent(a, 0, 0);
+    ck_assert_uint_eq(x.slice, whole / 2);
+    y = lent(b, 0, whole);
+    ck_assert_uint_eq(y.slice, whole - x.slice);
+    x = lent(a, x.slice, whole); /* what was used empties with time */
+    ck_assert_uint_gt(x.used, 0);
+    ck_assert_uint_le(x.used + x.slice + y.slice, whole);
+    y = lent(b, 3 * whole, whole); /* more than there is: replies are counted as they come */
+    ck_assert_uint_eq(y.slice, 0);
+    ck_assert_uint_gt(y.used, whole);
+    (void)lent(b, UINT64_C(1) << 61, 0);
+    (void)lent(b, UINT64_C(1) << 61, 0);
+    kept_sql("UPDATE parley.quota SET at = at - interval '30 years'");
+    y = lent(b, 0, 0);
+    ck_assert_uint_eq(y.used, 0);
+    ck_assert_uint_eq(lent(a, 0, whole).slice, whole - y.slice);
+    a->type->close(a);
+    ck_assert_uint_eq(lent(b, 0, whole).slice, whole);
     b->type->close(b);
 }
 END_TEST
@@ -583,6 +626,7 @@ int main(void)
     tcase_add_loop_test(t, test_damage, 0, 3);
     tcase_add_test(t, test_things);
     tcase_add_test(t, test_places);
+    tcase_add_test(t, test_lend);
     tcase_add_loop_test(t, test_refused, 0, 3);
     tcase_add_test(t, test_init_twice);
     tcase_add_test(t, test_upgrade);
