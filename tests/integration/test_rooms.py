@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import tempfile
+import urllib.request
 
 import grpc
 
@@ -192,6 +193,22 @@ def other_wires(parley):
     ann.close()
 
 
+def by_post(parley):
+    """A script says something with one request of Connect, whose frames are in a body, and is told what there is."""
+    frames = [{"hello": {"name": "Script"}}, {"join": {"room": "post"}}, {"say": {"room": "post", "text": "by POST", "clientSeq": 1}}]
+    body = b"".join(b"\0" + struct.pack(">I", len(one)) + one for one in (json.dumps(frame).encode() for frame in frames))
+    request = urllib.request.Request(f"http://{parley.http}/parley.v1.Rooms/Attach", body, {"Content-Type": "application/connect+json"})
+    with urllib.request.urlopen(request, timeout=children.PATIENCE) as answer:
+        rest, told = answer.read(), []
+    while rest:
+        flags, size = struct.unpack(">BI", rest[:5])
+        told.append((flags, json.loads(rest[5:5 + size])))
+        rest = rest[5 + size:]
+    assert told[-1] == (2, {}), told[-1]
+    assert entries(frame for _, frame in told[:-1]) == [(1, "Script", "JOINED", ""), (2, "Script", "SAID", "by POST")], told
+    assert sorted(next(iter(frame)) for _, frame in told if "entry" not in frame and frame) == ["ack", "snapshot", "welcome"], told
+
+
 def rules(parley):
     """A client that breaks a rule is told by a code and a sentence, and nobody else notices."""
     watcher = Socket(parley, "Watcher")
@@ -337,7 +354,7 @@ def apart(parleyd, folder):
 def main():
     parleyd = sys.argv[1]
     with children.Daemon(parleyd, "--http", "127.0.0.1:0") as parley:
-        for test in (talk, comes_back, other_wires, rules, slow, crowd, stops):
+        for test in (talk, comes_back, other_wires, by_post, rules, slow, crowd, stops):
             test(parley)
             print(f"{test.__name__}: good", flush=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -12,6 +12,7 @@ struct rooms_call {
     struct room_response response;
     struct arena arena; /* of the request that response borrows from */
     bool has_answer, is_over;
+    bool is_closing;  /* the client has half-closed: it is told what there is, no more */
     struct error why; /* a hello that failed ends the call; OK: none */
 };
 
@@ -36,7 +37,8 @@ static void rooms_message(struct call *call, void *state, const ProtobufCMessage
     if (r->is_over)
         return;
     if (m == NULL) {
-        rooms_finish(r, NULL);
+        r->is_closing = true;
+        call_notify(call);
         return;
     }
     if (m->frame_case == PARLEY__V1__ROOMS_ATTACH_REQUEST__FRAME_HELLO &&
@@ -74,6 +76,8 @@ static void rooms_write_ready(struct call *call, void *state)
         call_read(call);
     } else if (room_frames_next(&next, &r->reader)) {
         call_write(call, &next.message.base, false);
+    } else if (r->is_closing) {
+        rooms_finish(r, NULL);
     }
 }
 
