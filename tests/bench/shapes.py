@@ -5,7 +5,8 @@ MODEL's, with more tokens where the shape has a larger vocabulary. Which tensors
 importance matrix; MXFP4, which that gives to experts alone, is here for all matrices of the layers.
 
 usage: shapes.py MODEL.gguf SHAPE TYPE [FOLDER]   prints the file's path; one that is there already is not made again
-       SHAPE: 135M (SmolLM2), 1B (Llama 3.2), 8B (Llama 3.1); 3M, which is no model's, where only the vocabulary matters
+       SHAPE: 135M (SmolLM2), 1B (Llama 3.2), 8B (Llama 3.1), 0.8B (Qwen3.5, three of four layers with a recurrent state); of no model:
+              3M, where only the vocabulary matters, and 3M-state, likewise with a state
        TYPE: Q4_0, Q4_1, Q8_0, Q4_K_M, Q5_K_M, IQ4_XS, MXFP4, BF16
 """
 import math
@@ -19,6 +20,15 @@ import numpy as np
 T = gguf.GGMLQuantizationType
 
 
+class State(typing.NamedTuple):
+    """Of a gated delta net, in all layers but the last of each four."""
+
+    key_heads: int
+    heads: int
+    width: int  # of a key and of a value
+    taps: int
+
+
 class Shape(typing.NamedTuple):
     layers: int
     width: int
@@ -29,11 +39,19 @@ class Shape(typing.NamedTuple):
     vocab: int
     is_tied: bool
     rope_base: float
+    state: State | None = None
+
+    def has_state(self, layer):
+        return self.state is not None and (layer + 1) % ATTENTION_INTERVAL != 0
 
 
+ATTENTION_INTERVAL = 4
+ROTATED_SHARE = 4  # of a head's numbers, in models with a state
 SHAPES = {
     "3M": Shape(2, 64, 256, 2, 1, 32, 49152, True, 100000.0),
+    "3M-state": Shape(4, 64, 256, 2, 1, 32, 49152, True, 100000.0, State(2, 2, 32, 4)),
     "135M": Shape(30, 576, 1536, 9, 3, 64, 49152, True, 100000.0),
+    "0.8B": Shape(24, 1024, 3584, 8, 2, 256, 248320, True, 10000000.0, State(16, 16, 128, 4)),
     "1B": Shape(16, 2048, 8192, 32, 8, 64, 128256, True, 500000.0),
     "8B": Shape(32, 4096, 14336, 32, 8, 128, 128256, False, 500000.0),
 }
@@ -98,6 +116,45 @@ def draw_blocks(rng, kind, n_cols):
     return blocks
 
 
+def attention_matrices(s, most, values):
+    gates = 2 if s.state else 1  # of each head's output
+    yield "attn_q", gates * s.heads * s.head_dim, s.width, most
+    yield "attn_k", s.kv_heads * s.head_dim, s.width, most
+    yield "attn_v", s.kv_heads * s.head_dim, s.width, values
+    yield "attn_output", s.width, s.heads * s.head_dim, most
+
+
+def state_matrices(s, most):
+    inner = s.state.heads * s.state.width
+    yield "attn_qkv", state_channels(s), s.width, most
+    yield "attn_gate", inner, s.width, most
+    yield "ssm_beta", s.state.heads, s.width, most
+    yield "ssm_alpha", s.state.heads, s.width, most
+    yield "ssm_out", s.width, inner, most
+
+
+def state_channels(s):
+    return (2 * s.state.key_heads + s.state.heads) * s.state.width
+
+
+def vectors_of(s, rng):
+    """(name, values) of all that is no matrix of weights."""
+    second = "post_attention_norm" if s.state else "ffn_norm"
+    yield "output_norm.weight", np.ones(s.width)
+    for layer in range(s.layers):
+        b = f"blk.{layer}."
+        yield f"{b}attn_norm.weight", np.ones(s.width)
+        yield f"{b}{second}.weight", np.ones(s.width)
+        if s.has_state(layer):
+            yield f"{b}ssm_conv1d.weight", rng.standard_normal((state_channels(s), s.state.taps)) / s.state.taps**0.5
+            yield f"{b}ssm_a", -rng.uniform(1, 16, s.state.heads)
+            yield f"{b}ssm_dt.bias", rng.uniform(-6, -2, s.state.heads)
+            yield f"{b}ssm_norm.weight", np.ones(s.state.width)
+        elif s.state:
+            yield f"{b}attn_q_norm.weight", np.ones(s.head_dim)
+            yield f"{b}attn_k_norm.weight", np.ones(s.head_dim)
+
+
 def matrices_of(s, mix):
     """(name, rows, columns, type) of each matrix in the file's order."""
     most, more, head = MIXES[mix]
@@ -111,11 +168,9 @@ def matrices_of(s, mix):
     for layer in range(s.layers):
         kind = more if has_more_bits(layer) else most
         values = more if mix == "IQ4_XS" and s.heads >= 4 * s.kv_heads else kind
+        mixer = state_matrices(s, most) if s.has_state(layer) else attention_matrices(s, most, values)
         for name, rows, columns, of in (
-            ("attn_q", s.heads * s.head_dim, s.width, most),
-            ("attn_k", s.kv_heads * s.head_dim, s.width, most),
-            ("attn_v", s.kv_heads * s.head_dim, s.width, values),
-            ("attn_output", s.width, s.heads * s.head_dim, most),
+            *mixer,
             ("ffn_gate", s.ffn, s.width, most),
             ("ffn_up", s.ffn, s.width, most),
             ("ffn_down", s.width, s.ffn, kind),
@@ -139,7 +194,8 @@ def add_tokenizer(writer, model, n_vocab):
 
 def write(path, model, s, mix):
     rng = np.random.default_rng(1)
-    writer = gguf.GGUFWriter(path, "llama")
+    arch = "qwen35" if s.state else "llama"
+    writer = gguf.GGUFWriter(path, arch)
     writer.add_name(f"random weights, {os.path.basename(path)}")
     writer.add_block_count(s.layers)
     writer.add_context_length(8192)
@@ -149,10 +205,22 @@ def write(path, model, s, mix):
     writer.add_head_count_kv(s.kv_heads)
     writer.add_key_length(s.head_dim)
     writer.add_value_length(s.head_dim)
-    writer.add_rope_dimension_count(s.head_dim)
+    writer.add_rope_dimension_count(s.head_dim // ROTATED_SHARE if s.state else s.head_dim)
     writer.add_rope_freq_base(s.rope_base)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(s.vocab)
+    if s.state:
+        pairs = s.head_dim // ROTATED_SHARE // 2
+        writer.add_array(f"{arch}.rope.dimension_sections", [pairs - pairs // 3 * 2, pairs // 3, pairs // 3, 0])  # text needs their sum alone
+        writer.add_uint32(f"{arch}.full_attention_interval", ATTENTION_INTERVAL)
+        for key, value in (
+            ("conv_kernel", s.state.taps),
+            ("state_size", s.state.width),
+            ("group_count", s.state.key_heads),
+            ("time_step_rank", s.state.heads),
+            ("inner_size", s.state.heads * s.state.width),
+        ):
+            writer.add_uint32(f"{arch}.ssm.{key}", value)
     add_tokenizer(writer, model, s.vocab)
 
     matrices = []
@@ -162,9 +230,9 @@ def write(path, model, s, mix):
         matrices.append((name, rows, columns, kind))
         values, size = gguf.GGML_QUANT_SIZES[kind]
         writer.add_tensor_info(name, [rows, columns], np.dtype(np.float32), rows * columns // values * size, raw_dtype=kind)
-    norms = ["output_norm.weight"] + [f"blk.{layer}.{name}.weight" for layer in range(s.layers) for name in ("attn_norm", "ffn_norm")]
-    for name in norms:
-        writer.add_tensor_info(name, [s.width], np.dtype(np.float32), s.width * 4)
+    vectors = [(name, values.astype(np.float32)) for name, values in vectors_of(s, rng)]
+    for name, values in vectors:
+        writer.add_tensor_info(name, values.shape, values.dtype, values.nbytes)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
@@ -176,8 +244,8 @@ def write(path, model, s, mix):
         blocks = np.roll(drawn[kind, columns], rng.integers(N_BLOCKS), axis=0)
         values, size = gguf.GGML_QUANT_SIZES[kind]
         writer.write_tensor_data(np.resize(blocks, (rows * columns // values, size)))
-    for _ in norms:
-        writer.write_tensor_data(np.ones(s.width, np.float32))
+    for _, values in vectors:
+        writer.write_tensor_data(values)
     writer.close()
 
 
