@@ -358,6 +358,19 @@ static bool has_no_experts(const struct hf_model *m, const json_t *config)
     return m->family->mamba == HF_MAMBA && json_is_integer(n) && json_integer_value(n) == 0;
 }
 
+/* How near scores must be to be shared among: GGUF has no key for it. */
+static enum status check_near(const struct hf_family *f, const json_t *config, struct error *err)
+{
+    static const char name[] = "router_jitter_noise";
+    double near = f->near;
+
+    if (f->near == 0 || hf_json_f64(config, name, &near, err) == STATUS_NOT_FOUND ||
+        near == f->near)
+        return STATUS_OK;
+    return error_set(err, STATUS_UNIMPLEMENTED,
+                     "key '%s' is not %g, and no other number is supported", name, f->near);
+}
+
 static enum status read_hf_experts(struct hf_model *m, struct hf_keys *keys, const json_t *config,
                                    struct error *err)
 {
@@ -381,6 +394,8 @@ static enum status read_hf_experts(struct hf_model *m, struct hf_keys *keys, con
         m->n_experts = i == 0 ? value : m->n_experts;
         hf_key_u64(keys, n->key, value);
     }
+    if (f->near > 0) /* shares are not stated either */
+        return check_near(f, config, err);
     if (f->routing != 0)
         hf_key_u64(keys, ".expert_gating_func", f->routing);
     (void)hf_family_default(&norms, f, "norm_topk_prob");

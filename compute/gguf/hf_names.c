@@ -13,6 +13,7 @@ static const struct hf_name whole_names[] = {
     {.from = "model.norm.bias", .to = "output_norm.bias"},
     {.from = "model.embedding_norm.weight", .to = "token_embd_norm.weight"}, /* LFM2's last norm */
     {.from = "lm_head.weight", .to = "output.weight"},
+    {.from = "lm_head.bias", .to = "output.bias"},
     /* encoders' */
     {.from = "embeddings.word_embeddings.weight", .to = "token_embd.weight"},
     {.from = "embeddings.tok_embeddings.weight", .to = "token_embd.weight"},
@@ -96,6 +97,8 @@ static const struct hf_name *find_whole(const struct hf_model *m, const char *na
     for (size_t i = 0; m->is_ranker && i < sizeof(head_names) / sizeof(head_names[0]); i++)
         if (strcmp(head_names[i].from, name) == 0)
             return &head_names[i];
+    if (m->family->encoder_layers != NULL && hf_begins_with(name, "lm_head."))
+        return NULL; /* what it was trained with */
     for (size_t i = 0; i < sizeof(whole_names) / sizeof(whole_names[0]); i++)
         if (strcmp(whole_names[i].from, name) == 0)
             return &whole_names[i];

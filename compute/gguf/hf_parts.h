@@ -130,6 +130,7 @@ struct hf_family {
     bool has_pairs;              /* GGUF has its queries and keys as adjacent pairs */
     bool is_tied;                /* where tie_word_embeddings is absent */
     bool has_experts;
+    double near;            /* what router_jitter_noise must be; 0: there is no such key */
     const char *experts_if; /* the key that is true where it has them; NULL: it has */
     bool has_later_layers; /* layers behind the last one predict further tokens, and are not read */
     bool has_betas;        /* YaRN's beta_fast and beta_slow are keys */

@@ -168,7 +168,7 @@ static enum status take_listed_divisors(const json_t **out, const struct hf_mode
 static enum status read_long_rope(struct hf_model *m, struct hf_keys *keys, const json_t *config,
                                   const json_t *rope, struct error *err)
 {
-    double amplitude, growth;
+    double amplitude, growth, short_amplitude;
     enum status rc;
 
     if ((rc = take_listed_divisors(&m->long_divisors, m, rope, "long_factor", err)) != STATUS_OK ||
@@ -183,8 +183,17 @@ static enum status read_long_rope(struct hf_model *m, struct hf_keys *keys, cons
     if (read_rope_number(&growth, rope, "factor", err) != STATUS_OK)
         return err->status;
     amplitude = growth > 1 ? sqrt(1 + log(growth) / log(m->original)) : 1;
-    if (read_rope_number(&amplitude, rope, "attention_factor", err) != STATUS_OK)
+    if (read_rope_number(&amplitude, rope, "attention_factor", err) != STATUS_OK ||
+        read_rope_number(&amplitude, rope, "long_mscale", err) != STATUS_OK) /* Phi-3.5-MoE's */
         return err->status;
+    short_amplitude = amplitude;
+    if (read_rope_number(&short_amplitude, rope, "short_mscale", err) != STATUS_OK)
+        return err->status;
+    if (short_amplitude != amplitude)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "'rope_scaling' has a short_mscale (%g) that is not its long_mscale (%g), "
+                         "which is not supported",
+                         short_amplitude, amplitude);
     hf_key_text(keys, ".rope.scaling.type", "longrope", strlen("longrope"));
     hf_key_f32(keys, ".rope.scaling.attn_factor", amplitude);
     return STATUS_OK;

@@ -138,14 +138,15 @@ static enum status read_heads(struct transformer_shape *s, const struct gguf *g,
 static enum status read_constants(struct transformer_shape *s, const struct gguf *g,
                                   struct error *err)
 {
-    const char *name = s->arch->norm_kind == NORM_KIND_LAYER ? "attention.layer_norm_epsilon"
-                                                             : "attention.layer_norm_rms_epsilon";
+    static const char *const names[] = {"attention.layer_norm_rms_epsilon",
+                                        "attention.layer_norm_epsilon"};
+    const size_t own = s->arch->norm_kind == NORM_KIND_LAYER;
     double eps = -1.0, base = 10000.0;
     char key[ARCH_KEY_MAX];
-    enum status rc = numbers_read(&eps, g, arch_key(key, s->arch, name), err);
+    enum status rc = numbers_read(&eps, g, arch_key(key, s->arch, names[own]), err);
 
-    if (rc == STATUS_NOT_FOUND && s->arch->names_layer_epsilon)
-        rc = numbers_read(&eps, g, arch_key(key, s->arch, "attention.layer_norm_epsilon"), err);
+    if (rc == STATUS_NOT_FOUND && s->arch->names_other_epsilon)
+        rc = numbers_read(&eps, g, arch_key(key, s->arch, names[1 - own]), err);
     if (rc != STATUS_OK)
         return rc;
     if (!(eps >= 0.0 && eps < 1.0))

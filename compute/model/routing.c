@@ -100,11 +100,41 @@ static void scale_shares(const struct transformer_shape *s, float *shares)
         shares[i] *= s->expert_scale / sum;
 }
 
+/* How much less than the best score one may have, as a share of the greater of both. */
+#define ROUTING_NEAR 0.02f
+
+/* The share of the best of the experts that are not chosen yet, by softmax over those near it. */
+static float share_among_near(const struct transformer_shape *s, const float *scores,
+                              const uint32_t *chosen, size_t n, uint32_t best)
+{
+    const float most = scores[best];
+    float sum = 0.0f;
+
+    for (size_t i = 0; i < s->n_experts; i++)
+        if (!is_chosen(chosen, n, i) &&
+            !((most - scores[i]) / fmaxf(fabsf(scores[i]), most) > ROUTING_NEAR))
+            sum += scalar_exp(scores[i] - most);
+    return s->expert_scale / sum;
+}
+
+static void choose_one_by_one(const struct transformer_shape *s, const float *scores,
+                              uint32_t *chosen, float *shares)
+{
+    for (size_t i = 0; i < s->n_experts_used; i++) {
+        chosen[i] = (uint32_t)best_expert(scores, NULL, 0, s->n_experts, chosen, i);
+        shares[i] = share_among_near(s, scores, chosen, i, chosen[i]);
+    }
+}
+
 void routing_choose(const struct transformer_shape *s, const float *bias, float *scores,
                     uint32_t *chosen, float *shares)
 {
     const bool is_top = s->routing == ROUTING_TOP_SOFTMAX;
 
+    if (s->routing == ROUTING_ONE_BY_ONE) {
+        choose_one_by_one(s, scores, chosen, shares);
+        return;
+    }
     if (!is_top)
         to_probabilities(s, scores);
     if (s->n_expert_groups > 0)

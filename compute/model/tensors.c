@@ -326,7 +326,7 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
     case SPARSE_BIAS:
         return is_sparse && a->network == NETWORK_CLAMPED;
     case SELECTED:
-        return is_sparse && s->routing != ROUTING_TOP_SOFTMAX;
+        return is_sparse && s->routing != ROUTING_TOP_SOFTMAX && s->routing != ROUTING_ONE_BY_ONE;
     case SHARED:
     case SHARED_OPTIONAL:
         return is_sparse && s->shared_width > 0 &&

@@ -57,7 +57,7 @@ class Model:
         if "query_rank" in n:
             w.add_uint32(a + "attention.q_lora_rank", n["query_rank"])
         w.add_float32(a + "rope.freq_base", n["base"])
-        kind = "" if self.arch in LAYER_NORMED or self.arch in HALVED else "rms_"
+        kind = "" if (self.arch in LAYER_NORMED and self.arch != "phimoe") or self.arch in HALVED else "rms_"
         w.add_float32(a + f"attention.layer_norm_{kind}epsilon", n["eps"])
         for name, value in self.keys.items():
             if isinstance(value, bool):
@@ -368,9 +368,9 @@ HALVED_UNROTATED = HALVED  # and their attention no positions
 TILED = {"qwen35", "qwen35moe"}  # heads of state have the key heads in turn
 GATED = {"qwen35", "qwen35moe", "qwen3next"}  # attention's output
 HALVES = {"qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "olmo2", "seed_oss", "qwen2moe", "gpt-oss", "glm4moe",
-          "hunyuan-dense", "hunyuan-moe", "exaone4", "starcoder2", "stablelm"}
+          "hunyuan-dense", "hunyuan-moe", "exaone4", "starcoder2", "stablelm", "phimoe"}
 WINDOW_PATTERN = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "gpt-oss": 2, "exaone4": 4, "cohere2": 4}
-LAYER_NORMED = {"command-r", "cohere2", "starcoder2", "stablelm"}
+LAYER_NORMED = {"command-r", "cohere2", "starcoder2", "stablelm", "phimoe"}
 PRE2_POST = {"qwen35", "qwen35moe", "qwen3next", "gpt-oss", "seed_oss", "glm4moe"}  # where post_attention_norm is the norm before the network
 NORM_AFTER_ROPE = {"hunyuan-dense", "hunyuan-moe"}
 UNROTATED_GLOBAL = {"exaone4", "cohere2"}
@@ -397,7 +397,7 @@ class Forward:
 
     def is_windowed(self, il):
         arch, pattern = self.m.arch, self.key("attention.sliding_window_pattern", None)
-        if arch == "phi3":  # a window without a pattern is ignored, as by all who run such files
+        if arch in ("phi3", "phimoe"):  # a window without a pattern is ignored, as by all who run such files
             return pattern is not None and self.window() > 0
         if arch not in WINDOW_PATTERN or self.window() == 0:
             return False
@@ -424,7 +424,7 @@ class Forward:
         factor = self.key("rope.scaling.factor", 0.0) or self.key("rope.scale_linear", 0.0) or 1.0
         original = self.key("rope.scaling.original_context_length", n["ctx"])
         amplitude = self.key("rope.scaling.attn_factor", 1.0)
-        if arch == "phi3" or kind == "longrope":
+        if arch in ("phi3", "phimoe") or kind == "longrope":
             name = "rope_factors_long.weight" if n["ctx"] > original else "rope_factors_short.weight"
         else:
             name = "rope_freqs.weight"
@@ -662,8 +662,24 @@ class Forward:
         kind = {0: kind, 1: "softmax", 2: "sigmoid"}[self.key("expert_gating_func", 0)]
         return kind, self.key("expert_weights_norm", renorm)
 
+    def near(self, scores, most):
+        """Which scores the share of the best is among."""
+        return ~((most - scores) / np.maximum(np.abs(scores), most) > 0.02)
+
+    def shares_one_by_one(self, scores):
+        left, chosen, shares = np.ones(len(scores), bool), [], []
+        for _ in range(self.key("expert_used_count", 0)):
+            most = scores[left].max()
+            p = np.where(left & self.near(scores, most), np.exp(scores - most), 0.0)
+            chosen.append(int(np.argmax(np.where(left, scores, -np.inf))))
+            shares.append(p[chosen[-1]] / p.sum())
+            left[chosen[-1]] = False
+        return chosen, np.array(shares)
+
     def shares(self, b, scores):
         """The experts of one token, and their shares."""
+        if self.m.arch == "phimoe":
+            return self.shares_one_by_one(scores)
         kind, renorm = self.routing()
         p = sigmoid(scores) if kind == "sigmoid" else np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
         merit = p + self.t.get(b + "exp_probs_b.bias", 0.0)
@@ -933,6 +949,13 @@ def all_models():
         "phi3_short": with_factors(
             build("phi3", 18, {"rope.scaling.original_context_length": 256}, fused_qkv=True, fused_gate=True, hd=40,
                   rot=10), rope_factors_long=(1, 9), rope_factors_short=(1, 2)),
+        "phimoe": build("phimoe", 67, {"expert_count": 8, "expert_used_count": 2}, bias=QKV + ("attn_output",), norm_bias=True,
+                        out_bias=True, tied=False, experts=8, layers=3, peak=1.0),
+        # its experts' scores are so alike that shares are among several
+        "phimoe_long": with_factors(build("phimoe", 68, {
+            "expert_count": 32, "expert_used_count": 2, "rope.scaling.original_context_length": 64, "rope.scaling.attn_factor": 1.24},
+            bias=QKV + ("attn_output",), norm_bias=True, experts=32, tied=False, layers=2, hd=32, kv=4),
+            rope_factors_long=(1, 9), rope_factors_short=(1, 2)),
         "smollm3": build("smollm3", 19, layers=5),
         "olmo2": build("olmo2", 20, norms="after", head_norms="all", tied=False),
         "olmo2_window": build("olmo2", 21, dict(YARN, **{"attention.sliding_window": 16}), norms="after",

@@ -91,6 +91,12 @@ def other_heads():
     return mutated(key_head=key_head)
 
 
+def chosen_at_once(forward, scores):
+    chosen, _ = models.Forward.shares_one_by_one(forward, scores)
+    share = np.exp(scores[chosen] - scores[chosen].max())
+    return chosen, share / share.sum()
+
+
 def delta_mutations(m):
     def late(forward, S, k, v, decay, beta):
         return decay * (S + np.outer(k, beta * (v - S.T @ k)))
@@ -180,9 +186,13 @@ def mutations(name, m):
         yield "heads normed before they are rotated", set_without("NORM_AFTER_ROPE", m.arch)
     if m.arch in models.UNROTATED_GLOBAL and "attention.sliding_window" in m.keys:
         yield "global layers rotated", set_without("UNROTATED_GLOBAL", m.arch)
+    if m.arch == "phimoe":
+        yield "shares of one each", mutated(near=lambda forward, scores, most: scores == most)
+        yield "shares among all", mutated(near=lambda forward, scores, most: scores == scores)
+        yield "shares of both over their sum", mutated(shares_one_by_one=lambda forward, scores: chosen_at_once(forward, scores))
     if m.arch in models.LAYER_NORMED:
         yield "norms by the root mean square", set_without("LAYER_NORMED", m.arch)
-    if m.keys.get("expert_used_count", 0) < m.n.get("experts", 0):
+    if m.keys.get("expert_used_count", 0) < m.n.get("experts", 0) and m.arch != "phimoe":
         yield "shares the other way", other_shares()
     if any("norm" in n and "attn_q_norm" in n for n in m.tensors):
         yield "heads not normed", without("attn_q_norm.weight", "attn_k_norm.weight")

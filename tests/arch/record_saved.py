@@ -56,6 +56,10 @@ RECIPES = {
     "phi3": ("Phi3", BASE | dict(num_hidden_layers=2, partial_rotary_factor=0.75)),
     "phi3_window": ("Phi3", BASE | dict(num_hidden_layers=2, sliding_window=16)),
     "phi3_long": ("Phi3", BASE | dict(num_hidden_layers=2, original_max_position_embeddings=16) | rope("longrope", **LONG)),
+    "phimoe": ("Phimoe", BASE | dict(num_hidden_layers=2, num_local_experts=8, attention_bias=True, lm_head_bias=True)),
+    # of no longer context: transformers 5.24 takes the short divisors whatever the length
+    "phimoe_short": ("Phimoe", BASE | dict(num_hidden_layers=2, num_local_experts=8) | rope(
+        "longrope", **LONG | dict(original_max_position_embeddings=256), short_mscale=1.24, long_mscale=1.24)),
     "smollm3": ("SmolLM3", BASE | dict(num_hidden_layers=4)),
     "olmo2": ("Olmo2", BASE | dict(num_hidden_layers=2)),
     "olmo3": ("Olmo3", BASE | dict(num_hidden_layers=4, sliding_window=16)),

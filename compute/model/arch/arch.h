@@ -60,6 +60,9 @@ enum arch_routing {
     ROUTING_SOFTMAX,      /* by softmax over all, and its shares */
     ROUTING_SIGMOID,      /* by sigmoid, and its shares */
     ROUTING_SOFTMAX_BIAS, /* by softmax over all plus a bias; its shares over their sum */
+    /* The best one, then the best of the others; its share is by softmax over those of them whose
+     * scores are near it. */
+    ROUTING_ONE_BY_ONE,
 };
 
 /* What stands in the place of attention in layers that carry a state (compute/backend/states.h). */
@@ -124,7 +127,7 @@ struct arch {
     /* Layers have one half: attention, a state, or a network; tensors say which networks have
      * experts, and how wide the others are. */
     bool has_halves;
-    bool names_layer_epsilon; /* the epsilon of RMS norms is attention.layer_norm_epsilon */
+    bool names_other_epsilon; /* the key of the norms' epsilon may be that of the other kind */
     bool tiles_heads;         /* of state: their key heads come round again and again */
     bool gates_attention;     /* attn_q has for each head its query, then a gate of its output */
     enum activation activation;

@@ -6,7 +6,7 @@
 #include "compute/model/arch/arch.h"
 
 #define NEMOTRON                                                                               \
-    .recurrence = RECURRENCE_SUM, .has_halves = true, .names_layer_epsilon = true,             \
+    .recurrence = RECURRENCE_SUM, .has_halves = true, .names_other_epsilon = true,             \
     .network = NETWORK_PLAIN, .activation = ACTIVATION_SQUARE, .unrotated = UNROTATED_ALL,     \
     .routing = ROUTING_SIGMOID,                                                                \
     .keys = KEYS_EXPERTS | KEYS_ROUTING | KEYS_SHARED_EXPERT | KEYS_STATE | KEYS_NEXT_TOKENS | \
@@ -101,6 +101,13 @@ static const struct arch archs[] = {
 
      .has_length_factors = true,
      .gate_is_in_up = true},
+    {.name = "phimoe",
+     .norm_kind = NORM_KIND_LAYER,
+     .names_other_epsilon = true,
+     .keys = KEYS_EXPERTS | KEYS_WINDOW_IGNORED,
+     .routing = ROUTING_ONE_BY_ONE,
+     .rope_halves = true,
+     .has_length_factors = true},
     {.name = "smollm3", .unrotated = UNROTATED_EVERY_FOURTH},
     {.name = "olmo2",
      .norms = NORMS_AFTER,
@@ -213,7 +220,6 @@ static const struct {
     {"gemma3n", "its layers have several residual streams, and embeddings of their own", "gemma3"},
     {"gemma4-assistant", "it drafts tokens for another model, and is none by itself", "gemma3"},
     {"llama4", "its attention is in chunks, and its experts are weighed at their inputs", "llama"},
-    {"phimoe", "its experts are chosen by two sparse mixers", "phi3"},
     {"minicpm3", "its attention has latent keys and values", "minicpm"},
     {"deepseek32", NEWER, NULL},
     {"deepseek4", NEWER, NULL},

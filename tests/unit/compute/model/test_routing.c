@@ -48,6 +48,27 @@ START_TEST(top_softmax_weighs_the_chosen)
 }
 END_TEST
 
+/* One by one: a share is by softmax over what is left and no more than a fiftieth below the best;
+ * shares have no sum of their own. */
+START_TEST(one_by_one_shares_among_the_near)
+{
+    const struct transformer_shape s = {
+        .n_experts = N, .n_experts_used = 2, .routing = ROUTING_ONE_BY_ONE, .expert_scale = 1.0f};
+
+    choose(&s, NULL, (const float[]){0, 1, 5, 4.95f, -5, 4, 1, 0});
+    ck_assert_uint_eq(chosen[0], 2);
+    ck_assert_uint_eq(chosen[1], 3);
+    ck_assert_float_eq_tol(shares[0], 1.0f / (1.0f + expf(-0.05f)), 1e-6f);
+    ck_assert_float_eq_tol(shares[1], 1.0f, 1e-6f);
+    choose(&s, NULL, (const float[]){-3, -9, -9, -3.03f, -9, -9, -9, -9});
+    ck_assert_uint_eq(chosen[0], 0);
+    ck_assert_float_eq_tol(shares[0], 1.0f / (1.0f + expf(-0.03f)), 1e-6f);
+    choose(&s, NULL, (const float[]){0, 0, 0, 0, 0, 0, 0, 0}); /* 0 / 0 is near */
+    ck_assert_float_eq_tol(shares[0], 1.0f / N, 1e-6f);
+    ck_assert_float_eq_tol(shares[1], 1.0f / (N - 1), 1e-6f);
+}
+END_TEST
+
 /* A bias changes what is chosen, not the shares; without norming, these are the sigmoids. */
 START_TEST(a_bias_selects_and_does_not_weigh)
 {
@@ -138,4 +159,4 @@ END_TEST
 
 SUITE_MAIN("compute/routing", a_router_is_opened_as_floats, top_softmax_weighs_the_chosen,
            a_bias_selects_and_does_not_weigh, softmax_over_all_may_be_normed,
-           only_the_best_groups_are_chosen_from)
+           only_the_best_groups_are_chosen_from, one_by_one_shares_among_the_near)
