@@ -88,7 +88,8 @@ static enum status copy_numbers(struct hf_keys *keys, const struct hf_family *f,
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         double value;
-        enum status rc = hf_config_f64(&value, f, config, numbers[i].from, err);
+        enum status rc = f->has_factors ? STATUS_NOT_FOUND /* weights have them */
+                                        : hf_config_f64(&value, f, config, numbers[i].from, err);
 
         if (rc == STATUS_OK)
             hf_key_f32(keys, numbers[i].to, value);
@@ -639,6 +640,8 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
     read_scale_blocks(&m, whole);
     ties = json_object_get(config, "tie_word_embeddings");
     m.is_tied = json_is_boolean(ties) ? json_is_true(ties) : m.family->is_tied;
+    if ((rc = hf_factors_read(&m, config, err)) != STATUS_OK)
+        return rc;
     *out = m;
     return STATUS_OK;
 }

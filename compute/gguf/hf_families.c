@@ -91,7 +91,7 @@ static const struct hf_name names_granitemoe[] = {
     {0},
 };
 #define MAMBA_NAMES(of)                                                            \
-    {.from = of ".in_proj", .to = "ssm_in"},                                       \
+    {.from = of ".in_proj", .to = "ssm_in", .factor = HF_FACTOR_STATE_IN},         \
         {.from = of ".conv1d.weight", .to = "ssm_conv1d.weight", .kind = HF_SLAB}, \
         {.from = of ".conv1d.bias", .to = "ssm_conv1d.bias"},                      \
         {.from = of ".A_log", .to = "ssm_a", .is_whole = true, .kind = HF_DECAYS}, \
@@ -99,7 +99,7 @@ static const struct hf_name names_granitemoe[] = {
         {.from = of ".dt_bias", .to = "ssm_dt.bias"},                              \
         {.from = of ".norm.weight", .to = "ssm_norm.weight", .kind = HF_GROUPS},   \
     {                                                                              \
-        .from = of ".out_proj", .to = "ssm_out"                                    \
+        .from = of ".out_proj", .to = "ssm_out", .factor = HF_FACTOR_STATE_OUT     \
     }
 static const struct hf_name names_granitehybrid[] = {
     MAMBA_NAMES("mamba"),
@@ -114,6 +114,14 @@ static const struct hf_name names_granitehybrid_dense[] = {
     MAMBA_NAMES("mamba"),
     {.from = "shared_mlp.input_linear", .to = "ffn_gate", .kind = HF_GATE_UP},
     {.from = "shared_mlp.output_linear", .to = "ffn_down"},
+    {0},
+};
+static const struct hf_name names_falcon_h1[] = {
+    MAMBA_NAMES("mamba"),
+    {.from = "pre_ff_layernorm.weight", .to = "ffn_norm", .is_whole = true},
+    {.from = "feed_forward.gate_proj", .to = "ffn_gate", .factor = HF_FACTOR_GATE},
+    {.from = "feed_forward.up_proj", .to = "ffn_up"},
+    {.from = "feed_forward.down_proj", .to = "ffn_down", .factor = HF_FACTOR_DOWN},
     {0},
 };
 static const struct hf_name names_nemotron[] = {
@@ -432,6 +440,20 @@ static const struct hf_family families[] = {
                   {"logits_scaling", 1},
                   {"residual_multiplier", 1},
                   {"attention_multiplier", 1}}},
+    {.model_type = "falcon_h1",
+     .architecture = "falcon-h1",
+     .activation = "silu",
+     .names = names_falcon_h1,
+     .mamba = HF_MAMBA_BESIDE,
+     .has_factors = true,
+     .defaults = {{"rms_norm_eps", 1e-5},
+                  {"max_position_embeddings", 8192},
+                  {"num_key_value_heads", 8},
+                  {"mamba_d_ssm", 1024},
+                  {"mamba_n_heads", 128},
+                  {"mamba_n_groups", 1},
+                  {"mamba_d_state", 256},
+                  {"mamba_d_conv", 4}}},
     {.model_type = "nemotron_h",
      .architecture = "nemotron_h",
      .activation = "relu2",

@@ -226,7 +226,11 @@ enum status hf_mamba_read(struct hf_model *m, struct hf_keys *keys, const json_t
         (rc = hf_config_size(&m->n_key_heads, f, config, name[3], HEADS_MAX, err)) != STATUS_OK ||
         (rc = hf_config_size(&n_taps, f, config, name[4], HEADS_MAX, err)) != STATUS_OK)
         return rc;
-    if (json_is_string(json_object_get(config, name[1]))) /* auto */
+    if (f->mamba == HF_MAMBA_BESIDE) {
+        if ((rc = hf_config_size(&width, f, config, "mamba_d_ssm", HF_WIDTH_MAX, err)) != STATUS_OK)
+            return rc;
+        width /= m->n_state_heads;
+    } else if (json_is_string(json_object_get(config, name[1]))) /* auto */
         width = 2 * m->width / m->n_state_heads;
     else if ((rc = hf_config_size(&width, f, config, name[1], HEADS_MAX, err)) != STATUS_OK)
         return rc;
@@ -234,6 +238,11 @@ enum status hf_mamba_read(struct hf_model *m, struct hf_keys *keys, const json_t
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "keys 'moe_latent_size' and 'time_step_limit' are not supported: experts "
                          "of a latent width, limits of a step");
+    if (hf_json_is_true(config, "mamba_rms_norm") &&
+        !json_is_false(json_object_get(config, "mamba_norm_before_gate")))
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "key 'mamba_norm_before_gate' is not false, which is not supported");
+    m->state_width = width;
     hf_key_u64(keys, ".ssm.conv_kernel", n_taps);
     hf_key_u64(keys, ".ssm.state_size", m->state_dim);
     hf_key_u64(keys, ".ssm.group_count", m->n_key_heads);
@@ -242,7 +251,7 @@ enum status hf_mamba_read(struct hf_model *m, struct hf_keys *keys, const json_t
     if (f->mamba == HF_MAMBA &&
         strcmp(hf_json_text(config, "position_embedding_type"), "rope") != 0)
         hf_key_bool(keys, ".rope.scaling.finetuned", false); /* as GGUF says that none is rotated */
-    return read_layer_kinds(m, config, err);
+    return f->mamba == HF_MAMBA_BESIDE ? STATUS_OK : read_layer_kinds(m, config, err);
 }
 
 /* --- heads of two widths --- */

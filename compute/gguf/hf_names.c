@@ -8,11 +8,11 @@
 enum { SHOWN_MAX = 80 };
 
 static const struct hf_name whole_names[] = {
-    {.from = "model.embed_tokens.weight", .to = "token_embd.weight"},
+    {.from = "model.embed_tokens.weight", .to = "token_embd.weight", .factor = HF_FACTOR_EMBEDDING},
     {.from = "model.norm.weight", .to = "output_norm.weight"},
     {.from = "model.norm.bias", .to = "output_norm.bias"},
     {.from = "model.embedding_norm.weight", .to = "token_embd_norm.weight"}, /* LFM2's last norm */
-    {.from = "lm_head.weight", .to = "output.weight"},
+    {.from = "lm_head.weight", .to = "output.weight", .factor = HF_FACTOR_HEAD},
     {.from = "lm_head.bias", .to = "output.bias"},
     /* encoders' */
     {.from = "embeddings.word_embeddings.weight", .to = "token_embd.weight"},
@@ -25,7 +25,8 @@ static const struct hf_name whole_names[] = {
     {.from = "emb_ln.bias", .to = "token_embd_norm.bias"},
     {.from = "embeddings.norm.weight", .to = "token_embd_norm.weight"},
     {.from = "final_norm.weight", .to = "output_norm.weight"},
-    {.from = "model.embeddings.weight", .to = "token_embd.weight"}, /* Nemotron's */
+    {.from = "model.embeddings.weight", .to = "token_embd.weight"},       /* Nemotron's */
+    {.from = "model.final_layernorm.weight", .to = "output_norm.weight"}, /* Falcon's */
     {.from = "model.norm_f.weight", .to = "output_norm.weight"},
     {.from = "model.embed_tokens_per_layer.weight", .to = "per_layer_token_embd.weight"},
     {.from = "model.per_layer_model_projection.weight", .to = "per_layer_model_proj.weight"},
@@ -34,10 +35,13 @@ static const struct hf_name whole_names[] = {
 
 static const struct hf_name layer_names[] = {
     {.from = "input_layernorm", .to = "attn_norm"},
-    {.from = "self_attn.q_proj", .to = "attn_q", .has_pairs = true},
-    {.from = "self_attn.k_proj", .to = "attn_k", .has_pairs = true},
-    {.from = "self_attn.v_proj", .to = "attn_v"},
-    {.from = "self_attn.o_proj", .to = "attn_output"},
+    {.from = "self_attn.q_proj",
+     .to = "attn_q",
+     .has_pairs = true,
+     .factor = HF_FACTOR_ATTENTION_IN},
+    {.from = "self_attn.k_proj", .to = "attn_k", .has_pairs = true, .factor = HF_FACTOR_KEY},
+    {.from = "self_attn.v_proj", .to = "attn_v", .factor = HF_FACTOR_ATTENTION_IN},
+    {.from = "self_attn.o_proj", .to = "attn_output", .factor = HF_FACTOR_ATTENTION_OUT},
     {.from = "self_attn.q_norm", .to = "attn_q_norm"},
     {.from = "self_attn.k_norm", .to = "attn_k_norm"},
     {.from = "self_attn.qkv_proj", .to = "attn_qkv"},
@@ -293,6 +297,7 @@ static bool is_unused(const struct hf_model *m, const char *name)
            hf_ends_with(name,
                         "_proj.activation_scale") || /* of FP8: activations stay floats here */
            hf_ends_with(name, "_proj.input_scale") ||
+           hf_ends_with(name, ".mamba.mup_vector") ||    /* Falcon's factors */
            strstr(name, ".rotary_emb.inv_freq") != NULL; /* older files; it is computed */
 }
 
@@ -342,7 +347,9 @@ enum status hf_name_tensor(struct named_tensor *t, const struct hf_model *m, con
     }
     t->name_len = len;
     ret->kind = known->kind;
-    return known->kind != HF_PLAIN || ret->is_scale
-               ? STATUS_OK
-               : set_form(t, m, known->has_pairs && m->family->has_pairs, ret->expert, err);
+    if (known->kind != HF_PLAIN || ret->is_scale)
+        return STATUS_OK;
+    if (set_form(t, m, known->has_pairs && m->family->has_pairs, ret->expert, err) != STATUS_OK)
+        return err->status;
+    return hf_factors_form(&t->tensor, m, known->factor, err);
 }

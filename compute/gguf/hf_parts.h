@@ -58,6 +58,25 @@ void hf_key_bools(struct hf_keys *k, const char *name, const bool *values, uint6
 enum status hf_keys_take(struct hf_keys *k, void **ret, size_t *ret_len,
                          struct error *err) MUST_CHECK;
 
+/* What a tensor is multiplied by, in families that have such numbers. */
+enum hf_factor {
+    HF_NO_FACTOR,
+    HF_FACTOR_EMBEDDING,
+    HF_FACTOR_HEAD,
+    HF_FACTOR_ATTENTION_IN,
+    HF_FACTOR_KEY,
+    HF_FACTOR_ATTENTION_OUT,
+    HF_FACTOR_STATE_IN, /* each piece by its own: gates, values, keys, queries, steps */
+    HF_FACTOR_STATE_OUT,
+    HF_FACTOR_GATE,
+    HF_FACTOR_DOWN,
+    HF_N_FACTORS,
+};
+
+enum { HF_STATE_PIECES = 5 };
+_Static_assert((int)HF_STATE_PIECES == (int)TENSOR_N_FACTORS,
+               "a tensor has a factor for each piece");
+
 struct hf_model {
     const struct hf_family *family;
     uint64_t n_layers, width, n_heads, n_kv_heads, head_dim, context;
@@ -67,6 +86,8 @@ struct hf_model {
     uint64_t latent_rank, plain_dim, value_dim;
     /* Heads of state: those of keys, those of values, and the numbers of each. */
     uint64_t n_key_heads, n_state_heads, state_dim;
+    uint64_t state_width; /* of a value, of Mamba-2 */
+    double factors[HF_N_FACTORS], state_factors[HF_STATE_PIECES];
     /* Of each layer of a model that has such: M for Mamba-2, * for attention, - and E for a network
      * alone, of experts; of others 0. */
     char kinds[1 << 10];
@@ -116,6 +137,7 @@ struct hf_name {
     const char *from, *to;
     bool has_pairs; /* where the family has them */
     bool is_whole;  /* although `to` has no ending */
+    enum hf_factor factor;
     enum hf_kind kind;
 };
 
@@ -137,8 +159,9 @@ struct hf_family {
     bool scales_by_depth;  /* branches by the root of the number of layers, logits by the width */
     bool has_latent;       /* attention is latent */
     bool has_state;        /* layers carry a state, unless layer_types says that they attend */
-    /* Layers are Mamba-2, unless a list says that they attend. */
-    enum { HF_NO_MAMBA, HF_MAMBA, HF_MAMBA_HALVES } mamba;
+    /* Layers are Mamba-2, unless a list says that they attend; HF_MAMBA_BESIDE: all are both. */
+    enum { HF_NO_MAMBA, HF_MAMBA, HF_MAMBA_HALVES, HF_MAMBA_BESIDE } mamba;
+    bool has_factors;                  /* hf_factors.c */
     const struct hf_name *names_dense; /* its own where layers have no experts; NULL: the same */
     const char *prefix;                /* in place of "model."; NULL: none */
     /* An encoder: its layers' names begin with this. It has names of its own for all that it has.
@@ -193,6 +216,14 @@ size_t hf_mamba_n_layers(const json_t *config);
 enum status hf_two_heads_read(struct hf_model *m, uint64_t *ret_window_dim, struct hf_keys *keys,
                               const json_t *config, uint64_t ffn_width,
                               struct error *err) MUST_CHECK;
+
+/* hf_factors.c */
+
+/* What m's tensors are multiplied by; m knows whether its embeddings are tied. */
+enum status hf_factors_read(struct hf_model *m, const json_t *config, struct error *err) MUST_CHECK;
+/* Gives the tensor the form of one that is multiplied, where the family has factors. */
+enum status hf_factors_form(struct tensor *w, const struct hf_model *m, enum hf_factor factor,
+                            struct error *err) MUST_CHECK;
 
 /* hf_config.c */
 

@@ -18,6 +18,7 @@ enum tensor_form {
     TENSOR_WIDE,    /* a vector, whose floats may be of another type, as F32 */
     TENSOR_PARTS,   /* parts of n_part_rows each lie in places of their own */
     TENSOR_STRIDED, /* its numbers lie in one place, at strides */
+    TENSOR_MULTIPLIED, /* they are the file's, as F32 and multiplied by factors */
 };
 
 /* How the bytes of TENSOR_PARTS become its type. */
@@ -39,6 +40,14 @@ struct tensor_strides {
     size_t part, row, col;
 };
 
+/* What rows before `until` are multiplied by, and behind those of the factor before. */
+struct tensor_factor {
+    size_t until;
+    float by;
+};
+
+enum { TENSOR_N_FACTORS = 5 };
+
 /* A weight in the file's format: a matrix [n_rows][n_cols], row-major, rows of whole blocks. */
 struct tensor {
     const char *name; /* NUL-ended */
@@ -49,7 +58,7 @@ struct tensor {
     const struct gguf *file; /* and where in it */
     uint64_t file_at;
     enum tensor_form form;
-    enum dtype file_type; /* TENSOR_WIDE, TENSOR_STRIDED: the file's */
+    enum dtype file_type; /* TENSOR_WIDE, TENSOR_STRIDED, TENSOR_MULTIPLIED: the file's */
     float add;            /* TENSOR_WIDE: to each number */
     bool is_decay;        /* TENSOR_WIDE: -e^ each number */
     size_t head_dim;      /* even: of a head whose pairs are adjacent. TENSOR_WIDE: 0 for none */
@@ -58,7 +67,9 @@ struct tensor {
     size_t
         first_row; /* of all forms but PLAIN and WIDE: that row of the whole is this one's first */
     struct tensor_strides strides;
-    enum tensor_source source; /* TENSOR_PARTS */
+    struct tensor_factor
+        factors[TENSOR_N_FACTORS]; /* TENSOR_MULTIPLIED; the last is for the rest */
+    enum tensor_source source;     /* TENSOR_PARTS */
     /* Of TENSOR_PARTS with scales: their type, and how many rows and columns one is for. */
     enum dtype scale_type;
     size_t scale_rows, scale_cols;

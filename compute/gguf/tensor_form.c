@@ -201,6 +201,37 @@ static enum status copy_vector(const struct tensor *t, float *to, struct error *
     return rc;
 }
 
+static float factor_of_row(const struct tensor *t, size_t row)
+{
+    size_t i = 0;
+
+    while (i + 1 < TENSOR_N_FACTORS && row >= t->factors[i].until)
+        i++;
+    return t->factors[i].by;
+}
+
+static enum status copy_multiplied(const struct tensor *t, size_t first, size_t n, float *to,
+                                   struct error *err)
+{
+    const size_t n_bytes = dtype_row_bytes(t->file_type, t->n_cols);
+    void *room = try_alloc(n_bytes + 1, 1);
+    enum status rc = room == NULL ? error_no_memory(err, n_bytes, "a weight") : STATUS_OK;
+
+    for (size_t i = 0; i < n && rc == STATUS_OK; i++, to += t->n_cols) {
+        const size_t row = t->first_row + first + i;
+        const float by = factor_of_row(t, row);
+
+        rc = gguf_copy(t->file, t->file_at + row * n_bytes, n_bytes, room, err);
+        if (rc != STATUS_OK)
+            break;
+        dtype_decode(t->file_type, room, t->n_cols, to);
+        for (size_t c = 0; c < t->n_cols; c++)
+            to[c] *= by;
+    }
+    free(room);
+    return rc;
+}
+
 enum status gguf_copy_formed(const struct tensor *t, size_t first, size_t n, void *to,
                              struct error *err)
 {
@@ -208,6 +239,8 @@ enum status gguf_copy_formed(const struct tensor *t, size_t first, size_t n, voi
         return copy_pairs(t, first, n, to, err);
     if (t->form == TENSOR_PARTS)
         return copy_parts(t, first, n, to, err);
+    if (t->form == TENSOR_MULTIPLIED)
+        return copy_multiplied(t, first, n, to, err);
     if (t->form == TENSOR_STRIDED)
         return copy_strided(t, first, n, to, err);
     return n == 0 ? STATUS_OK : copy_vector(t, to, err);

@@ -415,12 +415,13 @@ static enum status read_each_layer(struct transformer_shape *s, const struct ggu
         l->head_dim = (uint16_t)(transformer_is_windowed(s, i) ? window_head_dim : s->head_dim);
         l->n_kv_heads =
             (uint16_t)numbers_of_layer(g, a, "attention.head_count_kv", i, s->n_kv_heads);
-        if (transformer_recurs(s, i))
+        if (transformer_recurs(s, i)) /* of a delta net; of others it is not known yet */
             l->n_kv_heads = 0;
         l->ffn_width = (uint32_t)ffn_width_of(s, g, i);
         s->ffn_width = l->ffn_width > s->ffn_width ? l->ffn_width : s->ffn_width;
-        if (a->recurrence == RECURRENCE_SUM && l->n_kv_heads == 0 &&
-            (!a->has_halves || l->ffn_width == 0))
+        if (a->recurs_beside ? l->n_kv_heads > 0
+                             : a->recurrence == RECURRENCE_SUM && l->n_kv_heads == 0 &&
+                                   (!a->has_halves || l->ffn_width == 0))
             s->has_state[i / 64] |= (uint64_t)1 << i % 64;
         if (l->n_kv_heads > 0 && s->n_heads % l->n_kv_heads != 0)
             return error_set(err, STATUS_DATA_LOSS,

@@ -29,7 +29,7 @@ enum status recurrent_open_weights(struct transformer *m, size_t layer, struct e
     if (!sums(m) || !transformer_recurs(&m->shape, layer))
         return STATUS_OK;
     rc = transformer_layer_tensor(&all, m->file, &m->shape, layer, PART_STATE_NORM, err);
-    if (rc != STATUS_OK)
+    if (rc != STATUS_OK || all.name == NULL)
         return rc;
     m->layers[layer].state_norms = try_alloc(n, sizeof(struct weight *));
     if (m->layers[layer].state_norms == NULL)
@@ -239,7 +239,7 @@ const struct buffer *recurrent_output(struct transformer *m, size_t layer, const
     if (!sums(m))
         op->norm(m->backend, &normed, n * t->n_heads, t->value_dim, mixed);
     op->activate(m->backend, ACTIVATION_SILU, mixed, n, width, gate);
-    if (sums(m))
+    if (m->layers[layer].state_norms != NULL)
         norm_groups(m, layer, n, gate);
     return gate;
 }

@@ -468,7 +468,7 @@ static void run_mixer(struct transformer *m, size_t layer, const struct tokens *
             m->backend->type->gather(m->backend, all->x, m->picks, t->n, m->shape.width, t->x);
         return;
     }
-    if (transformer_recurs(&m->shape, layer)) {
+    if (transformer_recurs(&m->shape, layer) && !transformer_attends(&m->shape, layer)) {
         run_recurrence(m, layer, all, t);
         return;
     }
@@ -482,6 +482,8 @@ static void run_mixer(struct transformer *m, size_t layer, const struct tokens *
         run_queries(m, layer, all, t);
     else
         run_projections(m, layer, all, t);
+    if (transformer_recurs(&m->shape, layer))
+        run_recurrence(m, layer, all, t); /* queries are made of what x was before */
     if (t->n > 0)
         run_attention(m, layer, t);
 }

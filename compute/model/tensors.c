@@ -90,6 +90,7 @@ enum presence {
     RECURRENT_FUSED,
     RECURRENT_SUM,
     RECURRENT_SUM_BIAS,
+    RECURRENT_NORM,
 };
 
 static const struct part_rule {
@@ -149,7 +150,7 @@ static const struct part_rule {
     [PART_STATE_SKIP] = {"ssm_d", ONE, STATE_HEADS, RECURRENT_SUM},
     [PART_STATE_BIAS] = {"ssm_dt.bias", ONE, STATE_HEADS, RECURRENT},
     [PART_STATE_SLOPE] = {"ssm_a", ONE, STATE_HEADS, RECURRENT},
-    [PART_STATE_NORM] = {"ssm_norm.weight", STATE_NORMS, STATE_NORMED, RECURRENT},
+    [PART_STATE_NORM] = {"ssm_norm.weight", STATE_NORMS, STATE_NORMED, RECURRENT_NORM},
     [PART_STATE_OUT] = {"ssm_out.weight", WIDTH, STATE_VALUES, RECURRENT},
     [PART_EMBEDDING_GATE] = {"inp_gate.weight", EMBEDDING, WIDTH, EMBEDDED},
     [PART_EMBEDDING_OUT] = {"proj.weight", WIDTH, EMBEDDING, EMBEDDED},
@@ -171,6 +172,8 @@ static const char *part_name(const struct transformer_shape *s, enum transformer
 {
     if (part == PART_FFN_NORM && s->arch->names_ffn_norm_post)
         return rules[PART_ATTN_POST_NORM].name;
+    if (part == PART_FFN_NORM && s->arch->recurs_beside)
+        return "ffn_norm";
     return rules[part].name;
 }
 
@@ -272,6 +275,7 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
     case CONVOLVED:
         return transformer_convolves(s, layer);
     case RECURRENT:
+    case RECURRENT_NORM:
         return recurs;
     case RECURRENT_DELTA:
         return recurs && !sums;
@@ -352,6 +356,8 @@ static bool may_be_absent(const struct transformer_shape *s, enum transformer_pa
         return true;
     case OWN_VALUES:
         return s->arch->values_may_be_keys;
+    case RECURRENT_NORM:
+        return s->arch->recurs_beside;
     case SELECTED:
         return s->routing != ROUTING_SOFTMAX_BIAS;
     case HEAD_NORMED:

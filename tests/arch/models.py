@@ -333,6 +333,21 @@ def build_granitehybrid(seed, kinds, keys=None, heads=8, head=16, state=16, grou
     return m
 
 
+def build_falcon_h1(seed, keys=None, heads=4, head=16, state=16, groups=1, taps=4, normed=False, **numbers):
+    """Each layer attends and has Mamba-2 beside it."""
+    m = build("falcon-h1", seed, keys, **dict(dict(hd=32, layers=3, tied=False), **numbers))
+    m.keys.update(mamba_keys(heads, head, state, groups, taps))
+    m.n.update(state_heads=heads, groups=groups, state=state)
+    for il in range(m.n["layers"]):
+        b = f"blk.{il}."
+        add_mamba(m, b, heads, head, state, groups, taps)
+        if not normed:
+            del m.tensors[b + "ssm_norm.weight"]
+        m.n["is_bare"] = not normed
+        m.tensors[b + "ffn_norm"] = m.tensors.pop(b + "ffn_norm.weight")
+    return m
+
+
 def build_nemotron(arch, seed, kinds, keys=None, heads=8, head=16, state=16, groups=2, taps=4, experts=0, **numbers):
     """kinds: of each layer, M for Mamba-2, * for attention, - for a network, E for experts."""
     m = Model(arch, seed, layers=len(kinds), **dict(dict(hd=32), **numbers))
@@ -368,7 +383,7 @@ HALVED_UNROTATED = HALVED  # and their attention no positions
 TILED = {"qwen35", "qwen35moe"}  # heads of state have the key heads in turn
 GATED = {"qwen35", "qwen35moe", "qwen3next"}  # attention's output
 HALVES = {"qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "olmo2", "seed_oss", "qwen2moe", "gpt-oss", "glm4moe",
-          "hunyuan-dense", "hunyuan-moe", "exaone4", "starcoder2", "stablelm", "phimoe"}
+          "hunyuan-dense", "hunyuan-moe", "exaone4", "starcoder2", "stablelm", "phimoe", "falcon-h1"}
 WINDOW_PATTERN = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "gpt-oss": 2, "exaone4": 4, "cohere2": 4}
 LAYER_NORMED = {"command-r", "cohere2", "starcoder2", "stablelm", "phimoe"}
 PRE2_POST = {"qwen35", "qwen35moe", "qwen3next", "gpt-oss", "seed_oss", "glm4moe"}  # where post_attention_norm is the norm before the network
@@ -577,6 +592,8 @@ class Forward:
 
     def mamba_output(self, y, z, w):
         """y, z [tokens][inner]; w [groups][inner / groups]"""
+        if w is None:
+            return y * z * sigmoid(z)
         y = (y * z * sigmoid(z)).reshape(len(y), *np.shape(w))
         return rms(y, w, self.m.n["eps"]).reshape(len(y), -1)
 
@@ -599,7 +616,7 @@ class Forward:
             for i in range(len(h)):
                 S = np.exp(dt[i, j] * a[j]) * S + dt[i, j] * np.outer(x[i, j], B[i, g])
                 y[i, j] = S @ C[i, g] + skip[j] * x[i, j]
-        w = t.get(b + "ssm_norm.weight", np.ones((groups, inner // groups)))
+        w = t.get(b + "ssm_norm.weight", None if n.get("is_bare") else np.ones((groups, inner // groups)))
         return self.linear(b + "ssm_out", self.mamba_output(y.reshape(len(h), -1), z, w))
 
     def gated_queries(self, q):
@@ -608,10 +625,20 @@ class Forward:
         return q.reshape(len(q), -1), sigmoid(gate).reshape(len(q), -1)
 
     def attention(self, b, il, h):
+        if b + "ssm_in.weight" not in self.t:
+            return self.attention_alone(b, il, h)
+        mixed = self.mamba(b, h)
+        if b + "attn_q.weight" not in self.t:
+            return mixed
+        return mixed + self.attention_alone(b, il, self.beside(h, mixed))
+
+    def beside(self, h, mixed):
+        """What attention reads beside a state."""
+        return h
+
+    def attention_alone(self, b, il, h):
         n, arch = self.m.n, self.m.arch
-        if b + "ssm_in.weight" in self.t:
-            return self.mamba(b, h)
-        if b + "ssm_a" in self.t:
+        if b + "ssm_ba.weight" in self.t or b + "ssm_beta.weight" in self.t:
             return self.delta(b, h)
         if b + "shortconv.conv.weight" in self.t:
             return self.convolution(b, h)
@@ -739,6 +766,8 @@ class Forward:
 
     def norm(self, name, x):
         """name + .weight, and .bias; none where the model has no such norm."""
+        if name in self.t:  # Falcon's
+            return rms(x, self.t[name], self.m.n["eps"])
         if name + ".weight" not in self.t:
             return x
         if self.m.arch in LAYER_NORMED:
@@ -937,6 +966,8 @@ def all_models():
         "granitehybrid_dense": build_granitehybrid(63, [True, False], {
             "attention.scale": 0.2, "embedding_scale": 1.5, "residual_scale": 0.7, "logit_scale": 0.5}, groups=2, heads=6, head=24,
             state=128, taps=3),
+        "falcon-h1": build_falcon_h1(69),
+        "falcon-h1_normed": build_falcon_h1(70, heads=6, head=24, state=24, groups=2, taps=3, normed=True, kv=1, layers=2),
         "nemotron_h": build_nemotron("nemotron_h", 64, "M-*-M"),
         "nemotron_h_moe": build_nemotron("nemotron_h_moe", 65, "ME*-ME", {
             "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 40, "expert_shared_count": 1,

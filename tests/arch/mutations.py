@@ -136,13 +136,19 @@ def mamba_mutations(m):
     def one_group(forward, y, z, w):
         return models.Forward.mamba_output(forward, y, z, np.reshape(w, (1, -1)))
 
-    yield "the norm before the gate", mutated(mamba_output=early_norm)
+    if not m.n.get("is_bare"):
+        yield "the norm before the gate", mutated(mamba_output=early_norm)
     yield "no SiLU", mutated(convolved=lambda forward, x: x)
     yield "no skip", without("ssm_d")
+    if m.arch == "falcon-h1":
+        yield "one behind the other", mutated(beside=lambda forward, h, mixed: h + mixed)
+        yield "no norm before the network", without("ffn_norm")
+        yield "no state", mutated(mamba=lambda forward, b, h: 0 * h)
     yield "logarithms of decays", mutated(mamba_decay=lambda forward, a: np.log(-a))
     if m.n["groups"] > 1:
         yield "heads the other way", mutated(mamba_group=lambda forward, j: j % forward.m.n["groups"])
-        yield "one group", mutated(mamba_output=one_group)
+        if not m.n.get("is_bare"):
+            yield "one group", mutated(mamba_output=one_group)
 
 
 def mutations(name, m):

@@ -99,6 +99,10 @@ RECIPES = {
         num_hidden_layers=2, q_lora_rank=None, n_routed_experts=8, n_shared_experts=2, first_k_dense_replace=1, routed_scaling_factor=1.5)),
     "granitehybrid": ("GraniteMoeHybrid", BASE | SCALES | MAMBA | dict(num_local_experts=4, num_experts_per_tok=2, position_embedding_type="nope")),
     "granitehybrid_dense": ("GraniteMoeHybrid", BASE | SCALES | MAMBA | dict(num_local_experts=0, position_embedding_type="rope")),
+    "falcon_h1": ("FalconH1", BASE | dict(
+        num_hidden_layers=2, mamba_d_ssm=64, mamba_n_heads=4, mamba_d_head=16, mamba_d_state=16, mamba_n_groups=1, mamba_chunk_size=16,
+        embedding_multiplier=2.0, lm_head_multiplier=0.5, key_multiplier=0.7, attention_in_multiplier=1.2, attention_out_multiplier=0.8,
+        ssm_in_multiplier=1.1, ssm_out_multiplier=0.9, ssm_multipliers=[0.5, 0.6, 0.7, 0.8, 0.9], mlp_multipliers=[0.9, 0.8])),
     "nemotron_h": ("NemotronH", WIDE | MOE | dict(
         layers_block_type=["linear_attention", "moe", "full_attention", "mlp"], ssm_state_size=16, mamba_num_heads=8, mamba_head_dim=16,
         n_groups=2, chunk_size=16, time_step_min=1e-9, n_routed_experts=4, moe_shared_expert_intermediate_size=48,

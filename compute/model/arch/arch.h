@@ -124,6 +124,9 @@ struct arch {
     bool has_layer_scales;       /* each layer's output is multiplied by a number of its own */
     bool experts_beside_network; /* layers with experts have the other network, too */
     enum arch_recurrence recurrence;
+    /* Each layer attends and carries a state: both read the same rows, and both outputs are added.
+     * What is gated need not be normed, and the norm before the network is ffn_norm, bare. */
+    bool recurs_beside;
     /* Layers have one half: attention, a state, or a network; tensors say which networks have
      * experts, and how wide the others are. */
     bool has_halves;
