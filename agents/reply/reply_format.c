@@ -41,7 +41,7 @@
         .before = "", .prefix = "", .arguments = "arguments", .after = "", .may_be_bare = true \
     }
 
-/* The first whose probes are all in the template counts. Its models reason as its row says, if the
+/* The first that fits the template counts. Its models reason as its row says, if the
  * template has that probe, too; else as the first row says whose probe it has. The rows without a
  * form of calls are for templates of none of the families before. */
 static const struct reply_family families[] = {
@@ -154,8 +154,9 @@ static const struct reply_family families[] = {
                .arguments = "",
                .after = ""},
      .thoughts = REASONS_IN_CHANNEL},
-    {.calls = {.family = "lfm2", /* and LFM2.5 */
+    {.calls = {.family = "lfm2", /* and LFM2.5; templates need not show calls */
                .probes = {"<|tool_call_start|>", ""},
+               .alone = {"<|tool_list_start|>", "List of tools: ["},
                .shape = CALL_PYTHON,
                .open = "<|tool_call_start|>",
                .close = "<|tool_call_end|>",
@@ -248,14 +249,21 @@ static bool template_has(const char *text, size_t len, const char *what)
     return memmem(text, len, what, strlen(what)) != NULL;
 }
 
+static bool template_fits(const char *text, size_t len, const struct call_format *c)
+{
+    for (size_t i = 0; i < 2; i++)
+        if (c->alone[i] != NULL && template_has(text, len, c->alone[i]))
+            return true;
+    return template_has(text, len, c->probes[0]) && template_has(text, len, c->probes[1]);
+}
+
 void reply_format_find(struct reply_format *out, const char *text, size_t len, bool takes_tools)
 {
     const struct reply_family *family = &families[N_FAMILIES - 1];
 
     for (size_t i = 0; text != NULL && takes_tools && i < N_FAMILIES; i++) {
         family = &families[i];
-        if (template_has(text, len, family->calls.probes[0]) &&
-            template_has(text, len, family->calls.probes[1]))
+        if (template_fits(text, len, &family->calls))
             break;
     }
     *out = (struct reply_format){.calls = &family->calls, .takes_tools = takes_tools};

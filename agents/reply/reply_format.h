@@ -24,6 +24,7 @@ enum call_shape {
 struct call_format {
     const char *family;
     const char *probes[2]; /* texts that its templates have, both */
+    const char *alone[2];  /* texts that only its templates have, either; NULL: none */
     enum call_shape shape;
     const char *open, *close;
     const char *before, *prefix, *after;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""One model of each architecture through parleyd: what a conversation says alone, it says among others, behind a fork and behind a
-rewind.
+"""One model of each architecture through parleyd: what a conversation says alone, it says among others, behind a fork, behind a
+rewind, and after the daemon was killed.
 
 usage: test_families.py PARLEYD      (run by the interpreter that has grpcio, numpy and the stubs; see venv.sh)"""
 import os
@@ -11,7 +11,8 @@ import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "arch"))
 import models
-from harness import Parleyd, conversations, sampling
+from harness import conversations, sampling
+from test_journal import Mortal
 
 PARLEYD = sys.argv[1]
 TURNS = ["Name a river, and a hill beside it.", "Which is older?"]
@@ -60,19 +61,24 @@ def check(client, model):
     assert ask(client, client.fork(parent, at_turn=1), TURNS[1]) == want[1], model
     client.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=parent, to_turn=1))
     assert ask(client, parent, TURNS[1]) == want[1], model
-    return want
+    return parent, want
 
 
 def main():
     chosen = one_of_each()
     with tempfile.TemporaryDirectory() as folder:
-        flags = ["--kv-bytes", "4M"]
+        flags = ["--kv-bytes", "4M", "--data", os.path.join(folder, "data")]
         for name, model in chosen.items():
             path = os.path.join(folder, f"{name}.gguf")
             model.write(path, vocab)
             flags += ["--model", f"{name}={path}"]
-        with Parleyd(PARLEYD, *flags) as client:
-            said = {name: check(client, name) for name in chosen}
+        with Mortal(PARLEYD, *flags) as client:
+            known = {name: check(client, name) for name in chosen}
+            client.daemon.kill()
+            client = client.daemon.again()
+            for name, (parent, want) in known.items():
+                assert ask(client, client.fork(parent, at_turn=1), TURNS[1]) == want[1], name
+    said = {name: want for name, (_, want) in known.items()}
     assert len({tuple(texts) for texts in said.values()}) > len(said) / 2, said  # replies that models share would say little
     print(len(said), "architectures")
 

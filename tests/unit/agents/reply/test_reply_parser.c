@@ -571,6 +571,8 @@ START_TEST(test_probes)
         {"<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": ", "command-r"},
         {"<|tool_call>call:name{}<tool_call|>", "gemma4"},
         {"<|tool_call_start|>[]<|tool_call_end|>", "lfm2"},
+        {"\"List of tools: <|tool_list_start|>[\" -%}", "lfm2"}, /* LFM2-8B-A1B: no call is shown */
+        {"\"List of tools: [\" -%}", "lfm2"},                    /* LFM2.5 */
         {"<|header_start|>user<|header_end|> \"parameters\"", "llama4"},
         {"<tool_call>{}</tool_call>", "hermes"},
     };
