@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/number.h"
 #include "cli/options/options.h"
@@ -30,6 +33,7 @@ enum {
     CONSTRAINED = 1 << 8,
     STABLE = 1 << 9,
     MAX_WINDOWS = 1 << 10,
+    SEED = 1 << 11,
     MAX_SCHEMA_BYTES = 1 << 20,
 };
 
@@ -104,7 +108,8 @@ static const struct option_row bench_rows[] = {
      "send one more prompt of N tokens when all conversations are generating", OPTION_U32,
      AT(plan.newcomer_tokens), 0},
     {"warmup", "N", "conversations before the measurement (0)", OPTION_U32, AT(n_warmup), 0},
-    {"seed", "N", "seed of the words and of the arrivals (1)", OPTION_U64, AT(seed), 0},
+    {"seed", "N", "seed of the words and of the arrivals (a fresh one, which is printed)",
+     OPTION_U64, AT(seed), SEED},
     {"max-ttft-p99-ms", "X", "exit with 3 if the 99th percentile of TTFT is above X", OPTION_DOUBLE,
      AT(max_ttft_ms), 0},
     {"max-itl-p99-ms", "X", "the same for ITL", OPTION_DOUBLE, AT(max_itl_ms), 0},
@@ -425,6 +430,36 @@ static enum exit_code settle(struct sweep *b, const struct verb *verb)
     return EXIT_DONE;
 }
 
+/* One that no run before has had, since a server may still know the prompts of that run. It is
+ * short enough to be typed. */
+static uint64_t fresh_seed(void)
+{
+    uint32_t seed = 0;
+
+    if (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
+        seed = (uint32_t)time(NULL);
+    return seed;
+}
+
+/* Whether the page can be written, before a load has run for nothing. A file that was not there is
+ * not there afterwards. */
+static enum exit_code check_page(const struct sweep *b)
+{
+    const bool was_there = b->html != NULL && access(b->html, F_OK) == 0;
+    FILE *page = b->html == NULL ? NULL : fopen(b->html, "ae");
+
+    if (b->html == NULL)
+        return EXIT_DONE;
+    if (page == NULL) {
+        console_error("cannot write '%s': %s", b->html, strerror(errno));
+        return EXIT_FAILED;
+    }
+    (void)fclose(page); /* nothing was written */
+    if (!was_there)
+        (void)unlink(b->html);
+    return EXIT_DONE;
+}
+
 /* The command line as it is typed, cut where it is too long. */
 static void join_command(char *out, size_t size, int argc, char **argv)
 {
@@ -468,7 +503,6 @@ enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
                       .plan = {.n_turns = 1, .arrivals = {.burst = 1}},
                       .input_tokens = "64",
                       .output_tokens = "64",
-                      .seed = 1,
                       .n_rounds = 3,
                       .shared = 1,
                       .max_windows = 10};
@@ -485,8 +519,10 @@ enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
     b.address = argv[first];
     if ((code = check_target_address(verb, b.address)) != EXIT_DONE ||
         (code = check_target_address(verb, b.against)) != EXIT_DONE ||
-        (code = settle(&b, verb)) != EXIT_DONE)
+        (code = settle(&b, verb)) != EXIT_DONE || (code = check_page(&b)) != EXIT_DONE)
         goto free_trace;
+    if ((b.set & SEED) == 0)
+        b.seed = fresh_seed();
     raise_descriptors();
     interrupt_catch();
     code = sweep_run(&b, command);

@@ -188,6 +188,18 @@ static void take_text(struct openai *o, const json_t *text)
         openai_fail(o, STATUS_EXHAUSTED, "the reply is too long", "");
 }
 
+/* The pieces of calls that a chunk of a chat has: names and arguments count as tokens. */
+static void take_call_pieces(struct openai *o, const json_t *calls)
+{
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *function = json_object_get(json_array_get(calls, i), "function");
+        const json_t *name = json_object_get(function, "name");
+
+        take_thought(o,
+                     json_string_length(name) > 0 ? name : json_object_get(function, "arguments"));
+    }
+}
+
 static void take_choice(struct openai *o, const json_t *choice)
 {
     bool is_chat = o->api == OPENAI_CHAT;
@@ -200,6 +212,8 @@ static void take_choice(struct openai *o, const json_t *choice)
         take_text(o, text);
     else if (is_chat) /* under vLLM's older name or its newer one */
         take_thought(o, thought != NULL ? thought : json_object_get(from, "reasoning"));
+    if (is_chat)
+        take_call_pieces(o, json_object_get(from, "tool_calls"));
     if (json_is_string(json_object_get(choice, "finish_reason")))
         o->is_done = true;
 }
@@ -226,7 +240,10 @@ static void take_response_event(struct openai *o, const json_t *event)
         return;
     if (strcmp(type, "response.output_text.delta") == 0) {
         take_text(o, json_object_get(event, "delta"));
-    } else if (strcmp(type, "response.reasoning_text.delta") == 0) {
+    } else if (strcmp(type, "response.reasoning_text.delta") == 0 ||
+               strcmp(type, "response.reasoning_summary_text.delta") == 0 ||
+               strcmp(type, "response.function_call_arguments.delta") == 0 ||
+               strcmp(type, "response.custom_tool_call_input.delta") == 0) {
         take_thought(o, json_object_get(event, "delta"));
     } else if (strcmp(type, "response.failed") == 0) {
         openai_fail(o, STATUS_UNKNOWN, "the server failed", error_message(response));

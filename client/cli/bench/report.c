@@ -89,6 +89,22 @@ static json_t *lengths_json(const struct token_lengths *l)
     return json_pack("[sff]", kinds[l->kind], l->a, l->b);
 }
 
+double bench_run_achieved_rate(const struct bench_run *r)
+{
+    const struct figures *f = &r->figures;
+
+    if (!arrivals_are_given(&r->plan->arrivals))
+        return NAN;
+    return (double)f->n_completed /
+           (double)r->plan->n_turns / /* no conversation may have come at the end of the time */
+           fmax(fmax(figures_duration_s(f), r->plan->duration_s), 1e-9);
+}
+
+double bench_run_cached_share(const struct bench_run *r)
+{
+    return r->figures.n_input == 0 ? NAN : (double)r->figures.n_cached / (double)r->figures.n_input;
+}
+
 json_t *bench_run_json(const struct bench_run *r)
 {
     const struct load_plan *plan = r->plan;
@@ -103,6 +119,7 @@ json_t *bench_run_json(const struct bench_run *r)
     set_whole(report, "num_prompts", f->n_completed + f->n_failed + f->n_cancelled);
     set_whole(report, "max_concurrency", plan->concurrency);
     set_real(report, "request_rate", plan->arrivals.rate > 0 ? plan->arrivals.rate : NAN);
+    set_real(report, "achieved_rate", bench_run_achieved_rate(r));
     for (const struct bench_metric *m = metrics; m->name != NULL; m++)
         set_real(report, m->name, m->of(f));
     set_whole(report, "completed", f->n_completed); /* as whole numbers */
@@ -165,6 +182,9 @@ void bench_run_print(const struct bench_run *r)
     if (f->n_input > 0)
         printf("input %.1f tokens/s, ", figures_rate(f, f->n_input));
     printf("%.2f requests/s\n", figures_rate(f, f->n_completed));
+    if (r->plan->arrivals.rate > 0)
+        printf("asked for %.4g conversations/s, %.4g/s were served\n", r->plan->arrivals.rate,
+               bench_run_achieved_rate(r));
     if (f->goal.ttft_ms > 0 || f->goal.tpot_ms > 0 || f->goal.e2el_ms > 0)
         printf("goodput %.2f requests/s: %" PRIu64 " kept to the goal\n",
                figures_rate(f, f->n_good), f->n_good);
@@ -186,6 +206,7 @@ void bench_run_print(const struct bench_run *r)
     if (f->rates_milli.n > 1 && isfinite(figures_fairness(f)))
         printf("\nslowest conversation: %.2f of the median's tokens/s\n", figures_fairness(f));
     print_cpu(f);
+    printf("seed %" PRIu64 ": --seed %" PRIu64 " repeats these prompts\n", r->seed, r->seed);
 }
 
 /* The columns of perf_analyzer's file that a client can know; times in µs, as there. */

@@ -212,7 +212,7 @@ static void write_run(FILE *out, const struct bench_run *r)
 }
 
 enum status bench_runs_html(const struct bench_run *runs, size_t n_runs, const char *command,
-                            const char *path, struct error *err)
+                            const char *verdict, const char *path, struct error *err)
 {
     FILE *out = fopen(path, "we");
     bool is_bad;
@@ -221,6 +221,12 @@ enum status bench_runs_html(const struct bench_run *runs, size_t n_runs, const c
         return error_set(err, STATUS_UNKNOWN, "cannot write '%s': %s", path, strerror(errno));
     (void)fputs(head, out);
     write_about(out, command);
+    (void)fprintf(out, "<p>Seed %llu.</p>\n", n_runs == 0 ? 0 : (unsigned long long)runs[0].seed);
+    if (*verdict != '\0') {
+        (void)fputs("<pre>", out);
+        svg_text(out, verdict);
+        (void)fputs("</pre>\n", out);
+    }
     for (size_t i = 0; i < sizeof(page_tables) / sizeof(page_tables[0]); i++)
         write_table(out, &page_tables[i], runs, n_runs);
     write_over_concurrency(out, runs, n_runs);

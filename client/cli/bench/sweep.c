@@ -14,7 +14,11 @@
 #include "cli/output/out.h"
 #include "client/cli/bench/calibrate.h"
 
-enum { MAX_LAG_MS = 10 /* at the 99th percentile, before a warning */ };
+enum {
+    MAX_LAG_MS = 10,        /* at the 99th percentile, before a warning */
+    REASON_MAX_CHARS = 120, /* of the first failure's reason */
+    VERDICT_MAX_BYTES = 1 << 16,
+};
 
 /* A knee is known when the rate that breaks the bound is at most so much above the one that keeps
  * it; below the least rate none is sought. */
@@ -22,6 +26,9 @@ static const double KNEE_RATIO = 1.05, LEAST_RATE = 0.01;
 
 /* Of one processor, before a warning. */
 static const double MAX_CLIENT_SHARE = 0.9;
+
+/* Of the prompts' tokens, before a warning. */
+static const double MAX_CACHED_SHARE = 0.02;
 
 /* Whether the requested bounds hold; prints those that do not. */
 static bool holds(const char *what, double is, double bound, bool is_ceiling)
@@ -63,13 +70,29 @@ static bool sweep_holds(const struct sweep *b, const struct figures *f)
     return requirements_hold(b, f) && all_hold;
 }
 
-/* A client that cannot keep its own schedule measures itself. */
-static void warn_of_client(const struct figures *f)
+/* Prompts that the server knows already are not computed: TTFT is that of shorter ones. Where
+ * prompts are to have the same beginning, that is what is measured. */
+static void warn_of_cache(const struct sweep *b, const struct bench_run *r)
 {
+    const double share = bench_run_cached_share(r);
+
+    if (!(share > MAX_CACHED_SHARE) || r->plan->n_turns > 1 || r->plan->trace != NULL ||
+        (b->set & SWEEP_SHARED_PREFIX) != 0)
+        return;
+    console_line("%.0f%% of the prompts' tokens were cached: what all prompts begin with, or a run "
+                 "before with these prompts; TTFT is that of prompts that much shorter",
+                 100 * share);
+}
+
+/* A client that cannot keep its own schedule measures itself. */
+static void warn_of_client(struct bench_run *r)
+{
+    const struct figures *f = &r->figures;
     double lag_ms = quantiles_percentile(&f->lag_us, 99) / 1e3;
     double share = f->client_cpu_s / fmax(figures_duration_s(f), 1e-9);
 
-    if (lag_ms > MAX_LAG_MS) /* not for NaN */
+    r->is_late = lag_ms > MAX_LAG_MS; /* not for NaN */
+    if (r->is_late)
         console_line("the client sent late: p99 %.1f ms after the schedule; use a lower --rate, a "
                      "higher --concurrency or a second client",
                      lag_ms);
@@ -184,7 +207,11 @@ static void announce_load(const struct sweep *b, const struct load_plan *plan)
         return;
     if (b->n_runs > 1)
         printf("\n");
-    if (b->knee_bound != NULL)
+    if (b->against != NULL)
+        printf("--- round %zu of %" PRIu32 " at %u at once: %s ---\n",
+               (b->n_runs - 1) / 2 % b->n_rounds + 1, b->n_rounds, plan->concurrency,
+               b->runs[b->n_runs - 1].address);
+    else if (b->knee_bound != NULL)
         printf("--- %.4g conversations/s ---\n", plan->arrivals.rate);
     else if (b->n_levels > 1)
         printf("--- %u at once ---\n", plan->concurrency);
@@ -280,7 +307,8 @@ static enum status run_load(struct sweep *b, struct bench_server *s, const struc
     show(b, r);
     if (r->n_windows > 0 && !r->is_stable && rc == STATUS_OK)
         console_line("not stable within %g%% after %" PRIu32 " windows", b->stable, r->n_windows);
-    warn_of_client(&r->figures);
+    warn_of_cache(b, r);
+    warn_of_client(r);
     return rc;
 }
 
@@ -294,6 +322,18 @@ static bool bounds_failures(const struct sweep *b)
     return false;
 }
 
+/* A reason may be a whole page of HTML; how many failed with which status stands above it. */
+static void cut_reason(struct error *err)
+{
+    size_t n = strlen(err->text);
+
+    if (n <= REASON_MAX_CHARS)
+        return;
+    for (n = REASON_MAX_CHARS; n > 0 && ((unsigned char)err->text[n] & 0xc0) == 0x80; n--)
+        continue; /* within a character */
+    (void)snprintf(err->text + n, sizeof(err->text) - n, "…");
+}
+
 /* One load, which is to keep to the bounds. */
 static enum exit_code run_level(struct sweep *b, struct bench_server *s,
                                 const struct load_plan *level)
@@ -304,6 +344,7 @@ static enum exit_code run_level(struct sweep *b, struct bench_server *s,
 
     if (rc == STATUS_OK && f->first_error.status != STATUS_OK) {
         err = f->first_error;
+        cut_reason(&err);
         (void)error_prefix(&err, "%" PRIu64 " failed, the first with", f->n_failed);
     }
     if (err.status != STATUS_OK)
@@ -332,9 +373,21 @@ static json_t *ratio_json(double ratio)
     return isfinite(ratio) ? json_real(ratio) : json_null();
 }
 
-/* The ratio of both servers in each round of a level, which the last runs are. */
-static void compare(const struct sweep *b, const struct load_plan *level)
+static const char *say_ratio(char *out, size_t size, const struct sweep *b,
+                             const struct load_plan *level, double median, double least,
+                             double most)
 {
+    (void)snprintf(out, size,
+                   "%s has %.3f × the throughput of %s at %u at once (%.3f to %.3f in %" PRIu32
+                   " rounds)",
+                   b->address, median, b->against, level->concurrency, least, most, b->n_rounds);
+    return out;
+}
+
+/* The ratio of both servers in each round of a level, which the last runs are. */
+static void compare(struct sweep *b, const struct load_plan *level)
+{
+    char line[1024];
     double *ratios = xalloc(b->n_rounds * sizeof(*ratios)), median, least, most;
     const struct bench_run *runs = b->runs + b->n_runs - 2 * (size_t)b->n_rounds;
     const size_t n = b->n_rounds;
@@ -352,8 +405,10 @@ static void compare(const struct sweep *b, const struct load_plan *level)
                                  "rounds", (json_int_t)n, "ratio", ratio_json(median), "ratio_min",
                                  ratio_json(least), "ratio_max", ratio_json(most)));
     else if (!b->is_csv)
-        printf("\n%s has %.3f × the throughput of %s at %u at once (%.3f to %.3f in %zu rounds)\n",
-               b->address, median, b->against, level->concurrency, least, most, n);
+        printf("\n%s\n", say_ratio(line, sizeof(line), b, level, median, least, most));
+    if (buf_printf(&b->verdict, "%s\n",
+                   say_ratio(line, sizeof(line), b, level, median, least, most)) != STATUS_OK)
+        console_line("the page lacks a ratio: no memory");
 }
 
 /* Loads of one level at both servers, in turn. */
@@ -385,6 +440,7 @@ static enum exit_code run_levels(struct sweep *b, struct bench_server servers[2]
 /* The knee lies between the rate that keeps the bound and the one that breaks it. */
 struct knee_search {
     double holds, breaks; /* 0: none is known */
+    bool is_clients; /* at the rate that breaks it the client was late: the server may be able */
 };
 
 /* The next rate: twice or half of the last one until both ends are known, then their geometric
@@ -407,9 +463,33 @@ static void report_knee(const struct sweep *b, const struct knee_search *k)
                                  k->breaks > 0 ? json_real(k->breaks) : json_null()));
     else if (!b->is_csv && k->holds > 0)
         printf("\n%s holds up to %.4g conversations/s%s\n", b->knee_bound, k->holds,
-               k->breaks > 0 ? "" : ", the highest that was tried");
+               k->breaks <= 0  ? ", the highest that was tried"
+               : k->is_clients ? "; above, this client is late, and says nothing of the server"
+                               : "");
     if (k->holds <= 0)
         console_error("%s holds at no rate down to %.2g/s", b->knee_bound, k->breaks);
+}
+
+/* Whether the rate keeps the bound. A rate that breaks it is tried once more: a pause of the
+ * machine is no knee. */
+static enum status probe(struct sweep *b, struct bench_server *s, double rate, bool *ret_holds,
+                         struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    *ret_holds = false;
+    for (int i = 0; i < 2 && rc == STATUS_OK && !*ret_holds && b->n_runs < SWEEP_MAX_STEPS; i++) {
+        struct load_plan *step = &b->steps[b->n_runs];
+        const struct figures *f = &b->runs[b->n_runs].figures;
+        double ignored;
+
+        *step = b->levels[0];
+        step->arrivals.rate = rate;
+        rc = run_load(b, s, step, err);
+        *ret_holds =
+            rc == STATUS_OK && f->n_failed == 0 && requirement_holds(&b->knee, f, &ignored);
+    }
+    return rc;
 }
 
 static enum exit_code find_knee(struct sweep *b, struct bench_server *s)
@@ -418,25 +498,21 @@ static enum exit_code find_knee(struct sweep *b, struct bench_server *s)
     double rate = b->levels[0].arrivals.rate;
 
     while (rate > 0 && b->n_runs < SWEEP_MAX_STEPS) {
-        struct load_plan *step = &b->steps[b->n_runs];
         struct error err = {0};
-        enum status rc;
-        double ignored;
+        bool is_kept;
 
-        *step = b->levels[0];
-        step->arrivals.rate = rate;
-        rc = run_load(b, s, step, &err);
-        if (rc != STATUS_OK) {
+        if (probe(b, s, rate, &is_kept, &err) != STATUS_OK) {
             if (b->is_csv)
                 bench_runs_csv(b->runs, b->n_runs);
             console_error("%s [%s]", err.text, status_name(err.status));
             return EXIT_FAILED;
         }
-        if (b->runs[b->n_runs - 1].figures.n_failed == 0 &&
-            requirement_holds(&b->knee, &b->runs[b->n_runs - 1].figures, &ignored))
+        if (is_kept) {
             k.holds = rate;
-        else
+        } else {
             k.breaks = rate;
+            k.is_clients = b->runs[b->n_runs - 1].is_late;
+        }
         rate = next_rate(&k);
     }
     if (b->is_csv)
@@ -450,7 +526,9 @@ static enum exit_code write_page(const struct sweep *b, const char *command)
 {
     struct error err;
 
-    if (b->html == NULL || bench_runs_html(b->runs, b->n_runs, command, b->html, &err) == STATUS_OK)
+    if (b->html == NULL ||
+        bench_runs_html(b->runs, b->n_runs, command, b->verdict.len == 0 ? "" : b->verdict.data,
+                        b->html, &err) == STATUS_OK)
         return EXIT_DONE;
     console_error("%s", err.text);
     return EXIT_FAILED;
@@ -466,6 +544,7 @@ enum exit_code sweep_run(struct sweep *b, const char *command)
     if (b->knee_bound != NULL)
         max_runs = SWEEP_MAX_STEPS;
     b->runs = xalloc(max_runs * sizeof(*b->runs));
+    buf_init(&b->verdict, VERDICT_MAX_BYTES);
     if (!server_open(&servers[0], b, b->address))
         goto free_runs;
     if (b->against == NULL || server_open(&servers[1], b, b->against)) {
@@ -478,6 +557,7 @@ enum exit_code sweep_run(struct sweep *b, const char *command)
 free_runs:
     for (size_t i = 0; i < b->n_runs; i++)
         figures_deinit(&b->runs[i].figures);
+    buf_deinit(&b->verdict);
     free(b->runs);
     return code;
 }

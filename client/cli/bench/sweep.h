@@ -45,6 +45,7 @@ struct sweep {
     struct load_plan steps[SWEEP_MAX_STEPS]; /* the plans of the loads in search of it */
     struct bench_run *runs;                  /* [n_runs] */
     size_t n_runs;
+    struct buf verdict; /* what the page says of the runs together */
 };
 
 /* Runs it and reports, as the options say. command: the command line, for the page. */
