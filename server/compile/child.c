@@ -12,12 +12,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+
+enum { NICE_SLOW = 10 }; /* the program itself takes 5 */
 
 static enum status child_failed(struct error *err, const char *what, int code)
 {
@@ -209,6 +213,28 @@ static uint64_t child_cpu_ms(const struct child *c)
     return (uint64_t)used.tv_sec * 1000 + (uint64_t)used.tv_nsec / 1000000;
 }
 
+bool child_has_read(struct child *c)
+{
+    uv_os_fd_t fd;
+    int n_unread = 0;
+
+    if (c->has_read || c->is_closing || uv_fileno((uv_handle_t *)&c->pipe, &fd) != 0)
+        return c->has_read;
+    if (c->is_writing || ioctl(fd, TIOCOUTQ, &n_unread) != 0 || n_unread > 0)
+        return false;
+    c->has_read = true;
+    c->since_cpu_ms = child_cpu_ms(c);
+    return true;
+}
+
+void child_slow(struct child *c)
+{
+    if (c->pid == 0 || c->is_slowed)
+        return;
+    c->is_slowed = true;
+    (void)!setpriority(PRIO_PROCESS, (id_t)c->pid, NICE_SLOW); /* only others would profit */
+}
+
 uint64_t child_spent_ms(const struct child *c)
 {
     const uint64_t cpu_ms = child_cpu_ms(c);
@@ -247,6 +273,7 @@ enum status child_give(struct child *c, struct compile_job *job, uint32_t budget
         return child_failed(err, "it cannot be written to", -rc);
     c->is_writing = true;
     c->job = job;
+    c->has_read = c->n_answers > 0; /* it waits for jobs, and does nothing else */
     c->since_ms = uv_now(c->pipe.loop);
     c->since_cpu_ms = child_cpu_ms(c);
     return STATUS_OK;

@@ -28,7 +28,7 @@ struct child {
     const struct child_events *events;
     struct compile_job *job; /* NULL: the child is idle */
     uint64_t since_ms; /* when the job was given or the child became idle, by the loop's clock */
-    uint64_t since_cpu_ms; /* the process's processor time when the job was given */
+    uint64_t since_cpu_ms; /* the process's processor time when the job was given, or read */
     unsigned n_answers;
     pid_t pid;        /* 0: the process has ended */
     int wait_status;  /* how the process ended, if it has */
@@ -38,6 +38,8 @@ struct child {
     uv_pipe_t pipe;
     uv_write_t write;
     bool is_writing, is_eof, is_closing, is_pipe_closed;
+    bool has_read;  /* the process has read its job, as far as was looked */
+    bool is_slowed; /* by child_slow */
 };
 
 /* Starts a process. module is the grammar module's file; vocab_fd is compile_job's. */
@@ -50,8 +52,16 @@ enum status child_start(struct child **out, uv_loop_t *loop, const char *program
 enum status child_give(struct child *c, struct compile_job *job, uint32_t budget_ms,
                        uint32_t memory_mib, struct error *err) MUST_CHECK;
 
-/* Returns how much processor time the process has spent on its job, in ms. */
+/* Looks whether the process has read its job. What a new process computes before that is its start,
+ * not the job's. */
+bool child_has_read(struct child *c);
+
+/* Returns how much processor time the process has spent on its job, in ms: since the first call of
+ * child_has_read that returned true, and since the job was given if there was none. */
 uint64_t child_spent_ms(const struct child *c);
+
+/* Gives the process less of the processors than others have, until its end. */
+void child_slow(struct child *c);
 
 /* Looks whether the process has ended. Called after a SIGCHLD. */
 void child_reap(struct child *c);

@@ -27,7 +27,8 @@ enum {
     TICK_MS = 1000,
     RETRY_MS = 1000,
     LOOK_MS = 20,
-    VOCAB_TOKENS_FOR_MS = 512, /* a new process reads so many tokens of the vocabulary in 1 ms */
+    VOCAB_TOKENS_FOR_MS = 512, /* a new process reads at least so many tokens of the vocabulary in
+                                  1 ms */
 };
 
 struct compiler_user {
@@ -161,7 +162,7 @@ static void on_answered(struct child *child)
         job_too_large(&err, job_memory_mib(job), "MiB to compile");
     else if (answer->head.verdict == COMPILE_TOO_LARGE)
         job_too_large(&err, COMPILE_MAX_BYTES >> 20, "MiB once it is compiled");
-    if (user_idle(u, child) != NULL) /* one is enough */
+    if (child->is_slowed || user_idle(u, child) != NULL) /* one is enough */
         compiler_close_child(c, child);
     if (err.status != STATUS_OK) {
         job_fail(c, job, &err);
@@ -326,7 +327,9 @@ static enum status compiler_run(struct compiler *c, struct compile_job *job, str
     if (rc == STATUS_OK) {
         job->child = child;
         c->figures.n_running++;
-        if (!job->is_long)
+        if (job->is_long)
+            child_slow(child);
+        else
             (void)uv_timer_start(&c->look, on_look, LOOK_MS, LOOK_MS); /* cannot fail */
         return STATUS_OK;
     }
@@ -354,8 +357,10 @@ static void job_grow(struct compiler *c, struct compile_job *job, struct child *
     const bool has_place = compiler_has_place(c, true, job->tenant);
 
     job->is_long = true;
-    if (has_place)
+    if (has_place) {
+        child_slow(child);
         return;
+    }
     job->child = NULL;
     c->figures.n_running--;
     list_push(&c->waiting, &job->link);
@@ -376,7 +381,7 @@ static void on_look(uv_timer_t *look)
 
         if (job == NULL || job->is_long)
             continue;
-        if (at->n_answers == 0)
+        if (!child_has_read(at)) /* it reads the vocabulary before */
             new_ms += job->n_tokens / VOCAB_TOKENS_FOR_MS;
         if (child_spent_ms(at) > new_ms)
             job_grow(c, job, at);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Hostile constraints over HTTP while a neighbour's chat streams on: each alone, then all from 16 clients at once, then all from clients
 that leave. For each its status, how long it took and what of the processor time of parleyd's loop; for each of the three rounds the
-p50, p99 and longest time of /health, the p50 and p99 of what a small constraint, new each time, takes another client, the most that the loop
+p50, p99 and longest time of /health, the p50 and p99 of what a small constraint, new each time, takes another client, and of the processor time that compiling takes meanwhile, the most that the loop
 computed at a stretch, the most memory of parleyd, the most memory and the most processor time of a process that compiles, and the longest time
 between two pieces of the chat.
 
@@ -59,18 +59,30 @@ def probe(address, is_over, pipe):
     pipe.send(times)
 
 
-def probe_constraints(address, round_, is_over, pipe):
-    """Asks for a reply of one token under a constraint that was never compiled, one after the other; again where all places are taken (429)."""
+def compiling_ms(pid):
+    """Processor time of all processes that have compiled or compile."""
+    fields = [pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[13:15]]  # of those that have ended
+    for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
+        try:
+            fields.append(pathlib.Path(f"/proc/{child}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[11:13])
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return sum(int(n) for pair in fields for n in pair) * TICK_SECONDS * 1e3
+
+
+def probe_constraints(address, pid, round_, is_over, pipe):
+    """Asks for a reply of one token under a constraint that was never compiled, one after the other; again where all places are taken (429). For
+    each, how long it took, and what processor time compiling took meanwhile, which other programs on the machine hardly change."""
     times = []
     while not is_over.wait(0.1):
-        begin = time.monotonic()
+        begin, begin_ms = time.monotonic(), compiling_ms(pid)
         fields = f'"guided_regex":"x{{{len(times) + 1}}}[a-m]{{{round_}}}"'
         status, why = ask(address, fields, 1)
         while status == 429 and not is_over.wait(0.02):
             status, why = ask(address, fields, 1)
         if status != 429:
             assert status == 200, (status, why)
-            times.append((time.monotonic() - begin) * 1e3)
+            times.append(((time.monotonic() - begin) * 1e3, compiling_ms(pid) - begin_ms))
     pipe.send(times)
 
 
@@ -116,7 +128,7 @@ class Measures:
         self.pid, self.rss, self.child_mib, self.child_seconds, self.children = pid, [], 0, 0, {}
         self.is_over, (self.pipe, other), (self.others_pipe, others_end) = multiprocessing.Event(), multiprocessing.Pipe(), multiprocessing.Pipe()
         self.probers = [multiprocessing.Process(target=probe, args=(address, self.is_over, other), daemon=True),
-                        multiprocessing.Process(target=probe_constraints, args=(address, Measures.n_rounds, self.is_over, others_end), daemon=True)]
+                        multiprocessing.Process(target=probe_constraints, args=(address, pid, Measures.n_rounds, self.is_over, others_end), daemon=True)]
         for prober in self.probers:
             prober.start()
         self.begin = time.monotonic()
@@ -139,12 +151,12 @@ class Measures:
         self.sampler.stop()
         self.seconds = time.monotonic() - self.begin
         self.is_over.set()
-        self.health, self.others = self.pipe.recv(), self.others_pipe.recv()
+        self.health, others = self.pipe.recv(), self.others_pipe.recv()
+        self.others, self.others_spent = sorted(ms for ms, _ in others), sorted(ms for _, ms in others)
         for prober in self.probers:
             prober.join()
         self.child_seconds = max((used[-1] for used in self.children.values()), default=0)
         self.health.sort()
-        self.others.sort()
         return self
 
 
@@ -230,11 +242,11 @@ def main():
         left_seconds = time.monotonic() - begin
         rounds.append(("16 that leave at once", measures.end(), []))
 
-        print(f"\n{'':26} {'s':>6} {'health p50':>10} {'p99':>7} {'max ms':>7} {'others p50':>10} {'p99 ms':>7} {'parleyd +MiB':>12} {'child MiB':>9} {'child s':>8} {'chat: max ms':>12}  statuses")
+        print(f"\n{'':26} {'s':>6} {'health p50':>10} {'p99':>7} {'max ms':>7} {'others p50':>10} {'p99 ms':>7} {'spent p50':>9} {'p99 ms':>7} {'parleyd +MiB':>12} {'child MiB':>9} {'child s':>8} {'chat: max ms':>12}  statuses")
         for name, m, statuses in rounds:
             growth = max(m.rss) - before
             counts = " ".join(f"{s}: {statuses.count(s)}" for s in sorted(set(statuses)))
-            print(f"{name:26} {m.seconds:6.1f} {quantile(m.health, 0.5):10.1f} {quantile(m.health, 0.99):7.1f} {m.health[-1]:7.1f} {quantile(m.others, 0.5):10.0f} {quantile(m.others, 0.99):7.0f} {growth:12.0f} {m.child_mib:9.0f} "
+            print(f"{name:26} {m.seconds:6.1f} {quantile(m.health, 0.5):10.1f} {quantile(m.health, 0.99):7.1f} {m.health[-1]:7.1f} {quantile(m.others, 0.5):10.0f} {quantile(m.others, 0.99):7.0f} {quantile(m.others_spent, 0.5):9.0f} {quantile(m.others_spent, 0.99):7.0f} {growth:12.0f} {m.child_mib:9.0f} "
                   f"{m.child_seconds:8.1f} {chat.longest_ms(m.begin, m.begin + m.seconds):12.0f}  {counts}")
             limits = [(quantile(m.health, 0.99) > HEALTH_P99_MS, f"/health p99 {quantile(m.health, 0.99):.0f} ms"), (growth > GROWTH_MIB, f"{growth:.0f} MiB more"),
                       (quantile(m.others, 0.99) > OTHERS_P99_MS, f"another client's constraint took {quantile(m.others, 0.99):.0f} ms"),

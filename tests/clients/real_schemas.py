@@ -4,7 +4,8 @@ which says anything, and a hundred times as fast: what ends a reply is the const
 takes; and of the others, greedy and sampled, with 60, 200 and 1,000 tokens, how many replies end by themselves where the shortest one fits, and
 whether those validate with Python's jsonschema.
 
-usage: real_schemas.py BUILD_DIR MODEL.gguf [--every N] [--tokens N,N]
+usage: real_schemas.py BUILD_DIR MODEL.gguf [--every N] [--tokens N,N] [--also FILE]
+       FILE: more schemas, in lines of {"kind", "name", "schema"}
 exit 3: more than 12 % are refused, a reply does not end where the shortest one fits, or one that ended does not validate
 """
 import argparse
@@ -32,9 +33,12 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--every", type=int, default=1, help="of so many schemas one is asked for replies")
     parser.add_argument("--tokens", default="60,200,1000", help="the most that a reply may have")
+    parser.add_argument("--also", help="a file of more schemas")
     options = parser.parse_args()
     subprocess.run([f"{HERE.parent}/integration/schema_pairs.sh", "--make"], check=True)
     drawn = [json.loads(line) for line in gzip.decompress((HERE / "real_schemas.jsonl.gz").read_bytes()).decode().splitlines()]
+    if options.also:
+        drawn += [json.loads(line) for line in pathlib.Path(options.also).read_text(encoding="utf-8").splitlines()]
     module = {"PARLEY_GRAMMAR_MODULE": f"{options.build}/agents/lm/grammar/libparley-grammar.so"}
     compiled = subprocess.run([f"{options.build}/tests/bench/bench_schemas", options.model], input="".join(json.dumps(s) + "\n" for s in drawn),
                               capture_output=True, text=True, check=True, env=os.environ | module).stdout.splitlines()[1:]  # the first is the vocabulary

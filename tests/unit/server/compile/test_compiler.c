@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "batching/tenant.h"
@@ -305,6 +307,37 @@ START_TEST(test_long)
 }
 END_TEST
 
+static uint64_t cpu_us_of(pid_t pid)
+{
+    struct timespec used;
+    clockid_t clock;
+
+    ck_assert_int_eq(clock_getcpuclockid(pid, &clock), 0);
+    ck_assert_int_eq(clock_gettime(clock, &used), 0);
+    return (uint64_t)used.tv_sec * 1000000 + (uint64_t)used.tv_nsec / 1000;
+}
+
+/* What a process computes before it reads its job is not the job's. */
+START_TEST(test_start)
+{
+    struct rig_job j;
+
+    compile_rig_open(&rig);
+    compile_rig_use(&rig, "i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done; head -c 25 "
+                          ">/dev/null; exec sleep 1000");
+    compile_rig_job(&rig, &j, "a");
+    j.job.n_tokens = 1 << 24; /* it may take long to read as many */
+    ck_assert_int_eq(compile_rig_submit(&rig, &j), STATUS_OK);
+    ck_assert(!child_has_read(j.job.child));
+    while (!child_has_read(j.job.child))
+        (void)uv_run(&rig.loop, UV_RUN_ONCE);
+    ck_assert(!j.job.is_long);
+    ck_assert_uint_lt(child_spent_ms(j.job.child) * 1000, cpu_us_of(pid_of(&j)) / 2);
+    compile_rig_cancel(&rig, &j);
+    compile_rig_close(&rig);
+}
+END_TEST
+
 /* Only so many jobs wait; the next is told when to come back. */
 START_TEST(test_full)
 {
@@ -327,9 +360,9 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_reuse,   test_deaths, test_retired,
-                                  test_missing, test_limits, test_cancel,
-                                  test_tenants, test_long,   test_full};
+    const TTest *const tests[] = {test_reuse,  test_deaths, test_retired, test_missing,
+                                  test_limits, test_cancel, test_tenants, test_long,
+                                  test_start,  test_full};
 
     if (getenv("PARLEY_COMPILE") == NULL || access(getenv("PARLEY_COMPILE"), X_OK) != 0) {
         printf("the program parley-compile is not built\n");
