@@ -10,14 +10,20 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 
-enum { MAX_SPLITS = 1 << 19 }; /* looks at a state, to merge those of one automaton */
+enum {
+    MAX_SPLITS = 1 << 19, /* looks at a state, to merge those of one automaton */
+    EDGES_FOR_WORK = 64,  /* edges of a state that cost a look more */
+    MAX_EDGES = 1 << 19,  /* of one automaton */
+};
 
 struct explorer {
     const struct machine *m;
     struct automaton a;
     char *keys;      /* [max_states][key_bytes] */
     uint32_t *table; /* [table_size]: a state + 1, by the hash of its key */
-    size_t table_size, max_states;
+    size_t table_size, max_states, n_edges;
+    uint32_t *targets,
+        *stamps; /* [n_symbols]: where a class leads, if stamped with the state + 1 */
     struct arena *arena;
     struct error *err;
 };
@@ -93,18 +99,26 @@ static enum status explorer_follow(struct explorer *x, uint32_t state, struct au
     for (size_t i = 0; i < m->n_symbols; i++) {
         const uint32_t first = m->symbols[i],
                        last = i + 1 < m->n_symbols ? m->symbols[i + 1] - 1 : m->last;
-        uint32_t target;
+        const size_t class = m->classes != NULL ? m->classes[i] : i;
 
-        if (*m->work < m->step_work)
-            return explorer_too_large(x);
-        *m->work -= m->step_work;
-        memset(key, 0, m->key_bytes);
-        if (!m->step(m->self, x->keys + state * m->key_bytes, first, key))
-            continue;
-        if (!explorer_find(x, key, &target))
-            return explorer_too_large(x);
-        edges_add(edges, &n, (struct automaton_edge){first, last, target});
+        if (x->stamps[class] != state + 1) {
+            if (*m->work < m->step_work)
+                return explorer_too_large(x);
+            *m->work -= m->step_work;
+            memset(key, 0, m->key_bytes);
+            x->stamps[class] = state + 1;
+            x->targets[class] = AUTOMATON_DEAD;
+            if (m->step(m->self, x->keys + state * m->key_bytes, first, key) &&
+                !explorer_find(x, key, &x->targets[class]))
+                return explorer_too_large(x);
+        }
+        if (x->targets[class] != AUTOMATON_DEAD)
+            edges_add(edges, &n, (struct automaton_edge){first, last, x->targets[class]});
     }
+    x->n_edges += n;
+    if (*m->work < n / EDGES_FOR_WORK || x->n_edges > MAX_EDGES)
+        return explorer_too_large(x);
+    *m->work -= n / EDGES_FOR_WORK;
     s = &x->a.states[state];
     s->is_end = m->is_end(m->self, x->keys + state * m->key_bytes);
     s->n_edges = n;
@@ -134,7 +148,10 @@ enum status automaton_of_machine(struct automaton *out, const struct machine *m,
     x.a.states = arena_alloc(arena, max_states, sizeof(*x.a.states));
     x.keys = try_alloc(max_states, m->key_bytes + 1);
     x.table = try_alloc(x.table_size, sizeof(*x.table));
-    if (edges == NULL || x.a.states == NULL || x.keys == NULL || x.table == NULL)
+    x.targets = try_alloc(m->n_symbols + 1, 2 * sizeof(*x.targets));
+    x.stamps = x.targets != NULL ? x.targets + m->n_symbols + 1 : NULL;
+    if (edges == NULL || x.a.states == NULL || x.keys == NULL || x.table == NULL ||
+        x.targets == NULL)
         rc = automaton_no_memory(err);
     if (rc == STATUS_OK) {
         m->start(m->self, key);
@@ -144,6 +161,7 @@ enum status automaton_of_machine(struct automaton *out, const struct machine *m,
         rc = explorer_follow(&x, i, edges);
     free(x.keys);
     free(x.table);
+    free(x.targets);
     if (rc == STATUS_OK)
         rc = automaton_minimize(&x.a, arena, err);
     if (rc == STATUS_OK)

@@ -39,6 +39,8 @@ struct automaton {
 struct machine {
     const uint32_t *symbols; /* [n_symbols]: where each run of characters begins that it does not
                                 tell apart; the last ends with last */
+    const uint32_t *classes; /* [n_symbols]: runs of one class lead to the same states; NULL: each
+                                run is a class of its own */
     size_t n_symbols;
     uint32_t last;
     size_t key_bytes; /* of a state, at most AUTOMATON_MAX_KEY; its start is given zeroed */

@@ -12,7 +12,7 @@ static bool char_set_insert(struct char_set *s, uint32_t first, uint32_t last)
         first = s->ranges[end].first < first ? s->ranges[end].first : first;
         last = s->ranges[end].last > last ? s->ranges[end].last : last;
     }
-    if (end == at && s->n == CHAR_SET_MAX)
+    if (end == at && s->n == s->room)
         return false;
     memmove(&s->ranges[at + 1], &s->ranges[end], (s->n - end) * sizeof(s->ranges[0]));
     s->ranges[at] = (struct char_range){first, last};
@@ -42,24 +42,39 @@ bool char_set_add_all(struct char_set *s, const struct char_set *other)
 
 bool char_set_invert(struct char_set *s)
 {
-    struct char_set out = {.n = 0};
+    size_t n = 0;
     uint32_t at = 0;
 
-    for (size_t i = 0; i < s->n; i++) {
-        if (s->ranges[i].first > at && !char_set_add(&out, at, s->ranges[i].first - 1))
-            return false;
-        at = s->ranges[i].last + 1;
-    }
-    if (at <= CHAR_LAST && !char_set_add(&out, at, CHAR_LAST))
+    /* Surrogates count as members before, so that they are none behind. The gap before a range is
+     * written no later than over that range, which was read. */
+    if (!char_set_insert(s, CHAR_FIRST_SURROGATE, CHAR_LAST_SURROGATE))
         return false;
-    *s = out;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct char_range r = s->ranges[i];
+
+        if (r.first > at)
+            s->ranges[n++] = (struct char_range){at, r.first - 1};
+        at = r.last + 1;
+    }
+    if (at <= CHAR_LAST && n == s->room)
+        return false;
+    if (at <= CHAR_LAST)
+        s->ranges[n++] = (struct char_range){at, CHAR_LAST};
+    s->n = n;
     return true;
 }
 
 bool char_set_has(const struct char_set *s, uint32_t code)
 {
-    for (size_t i = 0; i < s->n && s->ranges[i].first <= code; i++)
-        if (code <= s->ranges[i].last)
-            return true;
-    return false;
+    size_t low = 0, high = s->n;
+
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+
+        if (s->ranges[mid].last < code)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < s->n && s->ranges[low].first <= code;
 }

@@ -13,11 +13,7 @@
 enum {
     SCRATCH_BYTES = 48 << 20, /* for the automata of one string or number */
     MAX_LEAST = 32,           /* characters that are counted by an automaton */
-    MIN_COUNTED = 256,        /* more are counted by rules of blocks, if all are of one set */
-    BLOCK_LENGTH = 64,        /* characters */
-    BLOCK_OVER = 64, /* by how many characters a block reaches into the next one: as many as a
-                        token may have, or the engine would have to ask its parser */
-    MAX_RANGES = 16, /* of a set that is counted by blocks */
+    FEW_RANGES = 16,          /* a set of more takes many states for each character of a string */
     MAX_NOT = 256,
     MAX_REPLY = 100000000, /* characters; no context holds as many */
 };
@@ -114,14 +110,19 @@ static bool read_size(struct guard *g, const json_t *s, const char *name, size_t
     return true;
 }
 
-/* All rules of s for strings. */
-static bool add_rules(struct guard *g, struct string_rules *r, const json_t *s)
+static bool add_patterns(struct guard *g, struct string_rules *r, const json_t *patterns)
 {
-    const json_t *patterns = json_object_get(s, "pattern"), *formats = json_object_get(s, "format");
-
     for (size_t i = 0; i < json_array_size(patterns); i++)
         if (!add_pattern(g, r, json_array_get(patterns, i), "pattern"))
             return false;
+    return true;
+}
+
+/* All rules of s for strings but its patterns. */
+static bool add_rules(struct guard *g, struct string_rules *r, const json_t *s)
+{
+    const json_t *formats = json_object_get(s, "format");
+
     for (size_t i = 0; i < json_array_size(formats); i++)
         if (!add_format(g, r, json_array_get(formats, i)))
             return false;
@@ -179,24 +180,37 @@ static bool put_block(struct guard *g, json_t *out, const char *name, const stru
     return is_put;
 }
 
+/* How strings of one set of characters are counted. */
+struct counting {
+    size_t min_most; /* longer ones are counted by rules of blocks */
+    size_t block;    /* characters of a block */
+    size_t reach;    /* of a block and of what it reaches into the next one: a token that goes
+                        beyond makes the engine ask its parser, which takes longer */
+};
+
+static struct counting counting_of(const struct char_set *set)
+{
+    return set->n <= FEW_RANGES ? (struct counting){256, 64, 128} : (struct counting){24, 8, 16};
+}
+
 /* Strings of one set of characters, of bounded length. From each place but the last ones a string
- * may end within BLOCK_LENGTH + BLOCK_OVER characters, or has at least BLOCK_LENGTH more. */
+ * may end within the reach of a block, or has at least a block more. */
 static bool put_counted(struct guard *g, json_t *out, const struct char_set *set, size_t least,
                         size_t most)
 {
-    const size_t n_needed = least / BLOCK_LENGTH, n_first = least % BLOCK_LENGTH,
-                 reach = BLOCK_LENGTH + BLOCK_OVER;
-    size_t left = most == SIZE_MAX ? SIZE_MAX : most - n_needed * BLOCK_LENGTH, n_open = 0;
+    const struct counting by = counting_of(set);
+    const size_t n_needed = least / by.block, n_first = least % by.block;
+    size_t left = most == SIZE_MAX ? SIZE_MAX : most - n_needed * by.block, n_open = 0;
     json_t *blocks = json_object();
     bool is_put = blocks != NULL || guard_no_memory(g) != NULL;
 
-    for (; left != SIZE_MAX && left > reach; left -= BLOCK_LENGTH)
+    for (; left != SIZE_MAX && left > by.reach; left -= by.block)
         n_open++;
-    is_put = is_put && put_block(g, blocks, "block", set, BLOCK_LENGTH, BLOCK_LENGTH, true) &&
+    is_put = is_put && put_block(g, blocks, "block", set, by.block, by.block, true) &&
              put_block(g, blocks, "last", set, n_open > 0 ? 0 : n_first, left, false);
     if (is_put && n_open > 0)
-        is_put = put_block(g, blocks, "first", set, n_first, reach, false) &&
-                 put_block(g, blocks, "next", set, 0, reach, false);
+        is_put = put_block(g, blocks, "first", set, n_first, by.reach, false) &&
+                 put_block(g, blocks, "next", set, 0, by.reach, false);
     if (is_put)
         is_put =
             (json_object_set_new(blocks, "n_needed", json_integer((json_int_t)n_needed)) == 0 &&
@@ -207,24 +221,27 @@ static bool put_counted(struct guard *g, json_t *out, const struct char_set *set
     return is_put;
 }
 
-/* True: it is put, as counted characters. */
+/* True: it is put, as counted characters. r has all rules but the patterns. */
 static bool try_counted(struct guard *g, json_t *out, const json_t *s, const struct string_rules *r)
 {
     const json_t *patterns = json_object_get(s, "pattern"), *pattern = json_array_get(patterns, 0);
-    struct char_set set = {
-        .ranges = {{0, CHAR_FIRST_SURROGATE - 1}, {CHAR_LAST_SURROGATE + 1, CHAR_LAST}}, .n = 2};
+    struct char_range room[CHAR_SET_MAX] = {{0, CHAR_FIRST_SURROGATE - 1},
+                                            {CHAR_LAST_SURROGATE + 1, CHAR_LAST}};
+    struct char_set set = {room, 2, CHAR_SET_MAX};
     size_t least = 0, most = SIZE_MAX;
 
-    if (r->n_parts > json_array_size(patterns) || json_array_size(patterns) > 1)
+    if (r->n_parts > 0 || json_array_size(patterns) > 1)
         return false;
     if (pattern != NULL &&
-        (!regex_is_repeated_set(json_string_value(pattern), json_string_length(pattern), &set,
-                                &least, &most) ||
-         set.n == 0 || set.n > MAX_RANGES))
+        (!json_is_string(pattern) ||
+         !regex_is_repeated_set(json_string_value(pattern), json_string_length(pattern), &g->work,
+                                &set, &least, &most) ||
+         set.n == 0))
         return false;
     least = r->least > least ? r->least : least;
     most = r->most < most ? r->most : most;
-    if (least > most || most < MIN_COUNTED || (most == SIZE_MAX && least <= MAX_LEAST))
+    if (least > most || most < counting_of(&set).min_most ||
+        (most == SIZE_MAX && least <= MAX_LEAST))
         return false;
     return most <= GUARD_MAX_LENGTH || most == SIZE_MAX
                ? least <= GUARD_MAX_LENGTH && put_counted(g, out, &set, least, most)
@@ -232,14 +249,14 @@ static bool try_counted(struct guard *g, json_t *out, const json_t *s, const str
 }
 
 /* Lengths that are no bound on any reply go; those beyond the limit cannot be counted. */
-static bool check_lengths(struct guard *g, struct string_rules *r)
+static bool check_lengths(struct guard *g, struct string_rules *r, bool has_parts)
 {
     if (r->most >= MAX_REPLY)
         r->most = SIZE_MAX;
     for (size_t i = 0; i < 2; i++) {
         size_t *size = i == 0 ? &r->least : &r->most;
 
-        if (r->n_parts > 0 || *size <= GUARD_MAX_LENGTH || *size == SIZE_MAX)
+        if (has_parts || *size <= GUARD_MAX_LENGTH || *size == SIZE_MAX)
             continue;
         if (!guard_leave_out(g, i == 0 ? "minLength" : "maxLength",
                              "is larger than the compiler's limit"))
@@ -290,17 +307,22 @@ static bool make_string(struct guard *g, json_t *out, const json_t *s, bool *ret
     struct string_rules r;
     struct automaton a;
     struct arena arena;
+    const json_t *patterns = json_object_get(s, "pattern");
+    const bool has_pattern = json_array_size(patterns) > 0;
     bool is_walked, is_left = false;
 
     arena_init(&arena, SCRATCH_BYTES);
     string_rules_init(&r, &g->work, &arena);
-    is_walked = add_rules(g, &r, s) && check_lengths(g, &r);
+    is_walked = add_rules(g, &r, s) && check_lengths(g, &r, r.n_parts > 0 || has_pattern);
     if (is_walked && r.least > r.most) {
         json_decref(guard_never(g, "minLength", "is larger than maxLength"));
         *ret_is_never = true;
-    } else if (is_walked && (r.n_parts > 0 || r.least > 0 || r.most < SIZE_MAX) &&
+    } else if (is_walked && (r.n_parts > 0 || has_pattern || r.least > 0 || r.most < SIZE_MAX) &&
                !try_counted(g, out, s, &r)) {
-        is_walked = g->err->status == STATUS_OK && join_rules(g, &r, &a, &is_left);
+        is_walked = g->err->status == STATUS_OK && add_patterns(g, &r, patterns);
+        is_left = r.n_parts == 0 && r.least == 0 && r.most == SIZE_MAX;
+        if (is_walked && !is_left)
+            is_walked = join_rules(g, &r, &a, &is_left);
         if (is_walked && !is_left && a.n_states == 0) {
             json_decref(
                 guard_never(g, "pattern", "and what stands beside it are satisfied by no string"));

@@ -4,15 +4,18 @@
  * the first one and after the last. */
 #include "agents/constraint/regex.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "agents/constraint/char_property.h"
 #include "base/utf8.h"
 
 enum {
     MAX_DEPTH = 32,
     MAX_REPEAT = 4096,
     MAX_STEPS = 8 * AUTOMATON_MAX_KEY - 8, /* a bit each in a state's key */
-    MAX_SYMBOLS = 1024,
+    MAX_SYMBOLS = 1 << 14,
+    WORD_RANGES = 4, /* of \w */
     UNBOUNDED = -1,
 };
 
@@ -32,7 +35,8 @@ struct node {
     enum node_kind kind;
     const struct char_set *set;
     const struct node *left, *right;
-    int least, most; /* of a repetition of left; UNBOUNDED */
+    int least, most;          /* of a repetition of left; UNBOUNDED */
+    const struct node *older; /* of a set: the one that was made before */
 };
 
 /* A look-ahead at the expression's beginning. */
@@ -49,9 +53,19 @@ struct regex_parser {
     unsigned depth;
     bool is_at_start; /* only ^ and look-aheads were read */
     bool has_start;   /* ^ was, outside of groups */
+    bool has_edges;   /* of words */
     struct ahead ahead[REGEX_MAX_AHEAD];
     size_t n_ahead;
+    const struct node *sets; /* all, the last one first */
+    /* what is being read: a set, a member of it, the end of a range */
+    struct char_range rooms[3][CHAR_SET_MAX];
 };
+
+/* One of the parser's sets, which is empty at first. */
+static struct char_set regex_set(struct regex_parser *p, size_t which)
+{
+    return (struct char_set){p->rooms[which], 0, CHAR_SET_MAX};
+}
 
 static const struct node *regex_refuse(struct regex_parser *p, const char *what)
 {
@@ -82,13 +96,26 @@ static const struct node *node_join(struct regex_parser *p, enum node_kind kind,
 static const struct node *node_of_set(struct regex_parser *p, const struct char_set *set)
 {
     struct char_set *copy = arena_alloc(p->arena, 1, sizeof(*copy));
+    struct char_range *ranges = arena_alloc(p->arena, set->n + 1, sizeof(*ranges));
+    const struct node *out;
 
-    if (copy == NULL) {
+    if (copy == NULL || ranges == NULL) {
         (void)error_no_memory(p->err, 0, "a regular expression");
         return NULL;
     }
-    *copy = *set;
-    return node_of(p, (struct node){.kind = NODE_SET, .set = copy});
+    memcpy(ranges, set->ranges, set->n * sizeof(*ranges));
+    *copy = (struct char_set){ranges, set->n, set->n};
+    out = node_of(p, (struct node){.kind = NODE_SET, .set = copy, .older = p->sets});
+    if (out != NULL)
+        p->sets = out;
+    return out;
+}
+
+static const struct node *node_of_char(struct regex_parser *p, uint32_t code)
+{
+    struct char_range range = {code, code};
+
+    return node_of_set(p, &(struct char_set){&range, 1, 1});
 }
 
 static const struct node *node_repeat(struct regex_parser *p, const struct node *left, int least,
@@ -96,12 +123,14 @@ static const struct node *node_repeat(struct regex_parser *p, const struct node 
 {
     if (left == NULL)
         return NULL;
-    return node_of(p, (struct node){NODE_REPEAT, NULL, left, NULL, least, most});
+    return node_of(p,
+                   (struct node){.kind = NODE_REPEAT, .left = left, .least = least, .most = most});
 }
 
 static const struct node *node_any_text(struct regex_parser *p)
 {
-    struct char_set any = {.n = 0};
+    struct char_range room[2];
+    struct char_set any = {room, 0, 2};
 
     (void)!char_set_add(&any, 0, CHAR_LAST); /* there is room */
     return node_repeat(p, node_of_set(p, &any), 0, UNBOUNDED);
@@ -216,20 +245,42 @@ static bool regex_take_code(struct regex_parser *p, uint32_t *out)
     return n > 0;
 }
 
+/* \p{…} or \P{…}, of which the letter comes next. */
+static bool regex_take_property(struct regex_parser *p, struct char_set *out)
+{
+    const bool is_inverted = *p->at++ == 'P';
+    const char *name = p->at + 1, *close = NULL;
+
+    if (p->at < p->end && *p->at == '{')
+        close = memchr(name, '}', (size_t)(p->end - name));
+    if (close == NULL)
+        return regex_refuse(p, "a property of characters (\\p) without {}") != NULL;
+    p->at = close + 1;
+    if (char_property_set(out, name, (size_t)(close - name), p->work, p->err) != STATUS_OK)
+        return false;
+    return !is_inverted || char_set_invert(out) ||
+           regex_refuse(p, "a character class with this many ranges") != NULL;
+}
+
 /* A member of a class: a character, or a set that is added. */
 static bool class_take_member(struct regex_parser *p, struct char_set *s, uint32_t *ret_code,
                               bool *ret_is_set)
 {
-    struct char_set set;
+    struct char_set set = regex_set(p, 1);
 
     *ret_is_set = false;
     if (*p->at != '\\')
         return regex_take_code(p, ret_code);
     if (++p->at == p->end)
         return regex_refuse(p, "a backslash at the end") != NULL;
-    if (set_of_letter(*p->at, &set)) {
+    *ret_is_set = *p->at == 'p' || *p->at == 'P';
+    if (*ret_is_set && !regex_take_property(p, &set))
+        return false;
+    if (!*ret_is_set && set_of_letter(*p->at, &set)) {
         p->at++;
         *ret_is_set = true;
+    }
+    if (*ret_is_set) {
         return char_set_add_all(s, &set) ||
                regex_refuse(p, "a character class with this many ranges") != NULL;
     }
@@ -254,7 +305,7 @@ static bool class_take(struct regex_parser *p, struct char_set *s)
         return true;
     last = first;
     if (p->end - p->at > 1 && p->at[0] == '-' && p->at[1] != ']') {
-        struct char_set second = {.n = 0};
+        struct char_set second = regex_set(p, 2);
 
         p->at++;
         if (!class_take_member(p, &second, &last, &is_set))
@@ -274,7 +325,7 @@ static bool class_take(struct regex_parser *p, struct char_set *s)
 static const struct node *regex_take_class(struct regex_parser *p)
 {
     const bool is_inverted = p->at < p->end && *p->at == '^';
-    struct char_set s = {.n = 0};
+    struct char_set s = regex_set(p, 0);
 
     p->at += is_inverted;
     while (p->at < p->end && *p->at != ']')
@@ -348,7 +399,7 @@ static const struct node *regex_take_group(struct regex_parser *p)
 
 static const struct node *regex_take_backslash(struct regex_parser *p)
 {
-    struct char_set s = {.n = 0};
+    struct char_set s = regex_set(p, 0);
     uint32_t code;
 
     if (p->at == p->end)
@@ -359,24 +410,25 @@ static const struct node *regex_take_backslash(struct regex_parser *p)
     }
     if (*p->at == 'b' || *p->at == 'B') {
         p->at++;
+        p->has_edges = true;
         return node_of(p, (struct node){.kind = p->at[-1] == 'b' ? NODE_EDGE : NODE_NO_EDGE});
     }
     if (*p->at == 'p' || *p->at == 'P')
-        return regex_refuse(p, "a property of characters (\\p)");
+        return regex_take_property(p, &s) ? node_of_set(p, &s) : NULL;
     if (*p->at == 'k' || (*p->at >= '1' && *p->at <= '9'))
         return regex_refuse(p, "a back reference");
     if (*p->at == 'A' || *p->at == 'Z' || *p->at == 'z') { /* not ECMAScript's: Python's */
         p->at++;
         return node_of(p, (struct node){.kind = p->at[-1] == 'A' ? NODE_START : NODE_END});
     }
-    if (!regex_take_escaped(p, &code) || !char_set_add(&s, code, code))
+    if (!regex_take_escaped(p, &code))
         return regex_refuse(p, "an escape that has no automaton");
-    return node_of_set(p, &s);
+    return node_of_char(p, code);
 }
 
 static const struct node *regex_take_atom(struct regex_parser *p)
 {
-    struct char_set s = {.n = 0};
+    struct char_set s = regex_set(p, 0);
     uint32_t code;
 
     switch (*p->at) {
@@ -403,9 +455,9 @@ static const struct node *regex_take_atom(struct regex_parser *p)
     case '?':
         return regex_refuse(p, "a repetition of nothing");
     default:
-        if (!regex_take_code(p, &code) || !char_set_add(&s, code, code))
+        if (!regex_take_code(p, &code))
             return regex_refuse(p, "text that is not UTF-8");
-        return node_of_set(p, &s);
+        return node_of_char(p, code);
     }
 }
 
@@ -530,11 +582,10 @@ struct step {
 struct steps {
     struct step *all; /* [MAX_STEPS] */
     uint32_t n;
-    uint32_t symbols[MAX_SYMBOLS]; /* [n_symbols], ascending */
-    size_t n_symbols;
     bool is_full;
     bool has_edges;       /* of words */
     struct char_set word; /* then: the characters of words */
+    struct char_range word_room[WORD_RANGES];
 };
 
 static uint32_t steps_add(struct steps *s, struct step one)
@@ -545,33 +596,6 @@ static uint32_t steps_add(struct steps *s, struct step one)
     }
     s->all[s->n] = one;
     return s->n++;
-}
-
-static void steps_add_symbol(struct steps *s, uint32_t code)
-{
-    size_t at = s->n_symbols;
-
-    if (code > CHAR_LAST)
-        return;
-    while (at > 0 && s->symbols[at - 1] > code)
-        at--;
-    if (at > 0 && s->symbols[at - 1] == code)
-        return;
-    if (s->n_symbols == MAX_SYMBOLS) {
-        s->is_full = true;
-        return;
-    }
-    memmove(&s->symbols[at + 1], &s->symbols[at], (s->n_symbols - at) * sizeof(s->symbols[0]));
-    s->symbols[at] = code;
-    s->n_symbols++;
-}
-
-static void steps_add_symbols(struct steps *s, const struct char_set *set)
-{
-    for (size_t i = 0; i < set->n; i++) {
-        steps_add_symbol(s, set->ranges[i].first);
-        steps_add_symbol(s, set->ranges[i].last + 1);
-    }
 }
 
 static uint32_t steps_write(struct steps *s, const struct node *node, uint32_t next);
@@ -619,7 +643,6 @@ static uint32_t steps_write(struct steps *s, const struct node *node, uint32_t n
     case NODE_EMPTY:
         return next;
     case NODE_SET:
-        steps_add_symbols(s, node->set);
         return steps_add(s, (struct step){.kind = STEP_SET, .set = node->set, .next = next});
     case NODE_START:
         return steps_add(s, (struct step){.kind = STEP_START, .next = next});
@@ -627,10 +650,6 @@ static uint32_t steps_write(struct steps *s, const struct node *node, uint32_t n
         return steps_add(s, (struct step){.kind = STEP_END, .next = next});
     case NODE_EDGE:
     case NODE_NO_EDGE:
-        if (!s->has_edges)
-            (void)!set_of_letter('w', &s->word); /* there is room */
-        s->has_edges = true;
-        steps_add_symbols(s, &s->word);
         return steps_add(s,
                          (struct step){.kind = node->kind == NODE_EDGE ? STEP_EDGE : STEP_NO_EDGE,
                                        .next = next});
@@ -648,6 +667,113 @@ static uint32_t steps_write(struct steps *s, const struct node *node, uint32_t n
 }
 
 /* --- as a deterministic one --- */
+
+/* Runs of characters that no set divides, and of each the class of those that are in the same
+ * sets. */
+struct symbols {
+    uint32_t *begins, *classes; /* [n] */
+    size_t n;
+};
+
+static int symbol_compare(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static bool symbols_spend(struct regex_parser *p, size_t n_elements)
+{
+    const size_t cost = n_elements / 16;
+
+    if (*p->work < cost)
+        return regex_refuse(p, "too many character classes") != NULL;
+    *p->work -= cost;
+    return true;
+}
+
+/* Where each run begins. */
+static bool symbols_divide(struct symbols *out, struct regex_parser *p)
+{
+    size_t n = 1, n_kept = 1;
+
+    for (const struct node *at = p->sets; at != NULL; at = at->older)
+        n += 2 * at->set->n;
+    if (!symbols_spend(p, n))
+        return false;
+    out->begins = arena_alloc(p->arena, n, sizeof(*out->begins));
+    if (out->begins == NULL)
+        return error_no_memory(p->err, 0, "a regular expression") == STATUS_OK;
+    n = 0;
+    out->begins[n++] = 0;
+    for (const struct node *at = p->sets; at != NULL; at = at->older)
+        for (size_t i = 0; i < at->set->n; i++) {
+            out->begins[n++] = at->set->ranges[i].first;
+            out->begins[n++] = at->set->ranges[i].last + 1;
+        }
+    qsort(out->begins, n, sizeof(*out->begins), symbol_compare);
+    for (size_t i = 1; i < n; i++)
+        if (out->begins[i] != out->begins[n_kept - 1] && out->begins[i] <= CHAR_LAST)
+            out->begins[n_kept++] = out->begins[i];
+    out->n = n_kept;
+    return n_kept <= MAX_SYMBOLS || regex_refuse(p, "too many character classes") != NULL;
+}
+
+/* Divides each class by whether its runs are in the set. fresh [n]: of each class the one for those
+ * that are, 0 if there is none yet. */
+static uint32_t symbols_split(struct symbols *s, const struct char_set *set, uint32_t n_classes,
+                              uint32_t *fresh)
+{
+    size_t at = 0;
+
+    memset(fresh, 0, n_classes * sizeof(*fresh));
+    for (size_t i = 0; i < set->n; i++) {
+        while (at < s->n && s->begins[at] < set->ranges[i].first)
+            at++;
+        for (; at < s->n && s->begins[at] <= set->ranges[i].last; at++) {
+            uint32_t *class = &s->classes[at];
+
+            if (fresh[*class] == 0)
+                fresh[*class] = n_classes++;
+            *class = fresh[*class];
+        }
+    }
+    return n_classes;
+}
+
+/* False: the parser's error says why. */
+static bool symbols_make(struct symbols *out, struct regex_parser *p)
+{
+    uint32_t *fresh, *numbers, n_classes = 1;
+
+    if (!symbols_divide(out, p))
+        return false;
+    out->classes = arena_alloc(p->arena, out->n, sizeof(*out->classes));
+    /* a set divides each class in two at most, and no run is in two classes */
+    fresh = arena_alloc(p->arena, 3 * out->n + 1, sizeof(*fresh));
+    numbers = arena_alloc(p->arena, 3 * out->n + 1, sizeof(*numbers));
+    if (out->classes == NULL || fresh == NULL || numbers == NULL)
+        return error_no_memory(p->err, 0, "a regular expression") == STATUS_OK;
+    memset(out->classes, 0, out->n * sizeof(*out->classes));
+    for (const struct node *at = p->sets; at != NULL; at = at->older) {
+        uint32_t n = 0;
+
+        if (!symbols_spend(p, out->n))
+            return false;
+        n_classes = symbols_split(out, at->set, n_classes, fresh);
+        /* those that are left without a run go */
+        memset(numbers, 0, n_classes * sizeof(*numbers));
+        for (size_t i = 0; i < out->n; i++) {
+            uint32_t *number = &numbers[out->classes[i]];
+
+            if (*number == 0)
+                *number = ++n;
+            out->classes[i] = *number - 1;
+        }
+        n_classes = n;
+    }
+    return true;
+}
 
 struct steps_machine {
     const struct steps *steps;
@@ -792,7 +918,8 @@ static bool steps_is_end(const void *self, const void *key)
 
 /* The start of the text, where it is to be at the node's; a text before and behind it otherwise. */
 static enum status regex_automaton(struct automaton *out, struct regex_parser *p,
-                                   const struct node *node, bool is_from_start)
+                                   const struct symbols *symbols, const struct node *node,
+                                   bool is_from_start)
 {
     struct steps *s = arena_alloc(p->arena, 1, sizeof(*s));
     struct steps_machine self = {.steps = s};
@@ -805,6 +932,9 @@ static enum status regex_automaton(struct automaton *out, struct regex_parser *p
         s->all = arena_alloc(p->arena, MAX_STEPS, sizeof(*s->all));
     if (node == NULL || s == NULL || s->all == NULL)
         return error_no_memory(p->err, 0, "a regular expression");
+    s->has_edges = p->has_edges;
+    s->word = (struct char_set){s->word_room, 0, WORD_RANGES};
+    (void)!set_of_letter('w', &s->word); /* there is room */
     match = steps_add(s, (struct step){.kind = STEP_MATCH});
     self.first = steps_write(s, node, match);
     if (s->is_full) {
@@ -816,8 +946,9 @@ static enum status regex_automaton(struct automaton *out, struct regex_parser *p
         if (s->all[i].kind != STEP_FORK && s->all[i].kind != STEP_START)
             key_set(self.kept, i);
     return automaton_of_machine(out,
-                                &(struct machine){.symbols = s->symbols,
-                                                  .n_symbols = s->n_symbols,
+                                &(struct machine){.symbols = symbols->begins,
+                                                  .classes = symbols->classes,
+                                                  .n_symbols = symbols->n,
                                                   .last = CHAR_LAST,
                                                   .key_bytes = self.n_bytes,
                                                   .step_work = 4 + s->n / 64,
@@ -835,18 +966,24 @@ enum status regex_compile(struct regex *out, const char *pattern, size_t len, si
     struct regex_parser p = {
         .at = pattern, .end = pattern + len, .arena = arena, .err = err, .work = work};
     const struct node *all = regex_parse(&p);
+    struct char_range room[WORD_RANGES];
+    struct char_set word = {room, 0, WORD_RANGES};
+    struct symbols symbols = {0};
     enum status rc;
 
-    if (all == NULL)
+    (void)!set_of_letter('w', &word); /* there is room */
+    /* what stands around the expression divides characters, too */
+    if (all == NULL || node_any_text(&p) == NULL ||
+        (p.has_edges && node_of_set(&p, &word) == NULL) || !symbols_make(&symbols, &p))
         return err->status;
-    rc = regex_automaton(&out->parts[0].automaton, &p, all, false);
+    rc = regex_automaton(&out->parts[0].automaton, &p, &symbols, all, false);
     out->parts[0].is_excluded = false;
     out->n_parts = 1;
     for (size_t i = 0; rc == STATUS_OK && i < p.n_ahead; i++) {
         struct regex_part *part = &out->parts[out->n_parts++];
 
         part->is_excluded = p.ahead[i].is_excluded;
-        rc = regex_automaton(&part->automaton, &p, p.ahead[i].node, true);
+        rc = regex_automaton(&part->automaton, &p, &symbols, p.ahead[i].node, true);
     }
     return rc;
 }
@@ -864,12 +1001,13 @@ static const struct node *node_behind(const struct node **at)
     return NULL;
 }
 
-bool regex_is_repeated_set(const char *pattern, size_t len, struct char_set *ret_set,
+bool regex_is_repeated_set(const char *pattern, size_t len, size_t *work, struct char_set *ret_set,
                            size_t *ret_least, size_t *ret_most)
 {
     struct error err;
     struct arena arena;
-    struct regex_parser p = {.at = pattern, .end = pattern + len, .arena = &arena, .err = &err};
+    struct regex_parser p = {
+        .at = pattern, .end = pattern + len, .arena = &arena, .err = &err, .work = work};
     const struct node *at, *end, *middle, *start;
     bool is_one;
 
@@ -881,9 +1019,10 @@ bool regex_is_repeated_set(const char *pattern, size_t len, struct char_set *ret
     is_one = p.n_ahead == 0 && start != NULL && start->kind == NODE_START &&
              end->kind == NODE_END && node_behind(&at) == NULL && at != NULL &&
              at->kind == NODE_EMPTY && middle->kind == NODE_REPEAT &&
-             middle->left->kind == NODE_SET;
+             middle->left->kind == NODE_SET && middle->left->set->n <= ret_set->room;
     if (is_one) {
-        *ret_set = *middle->left->set;
+        ret_set->n = middle->left->set->n;
+        memcpy(ret_set->ranges, middle->left->set->ranges, ret_set->n * sizeof(*ret_set->ranges));
         *ret_least = (size_t)middle->least;
         *ret_most = middle->most == UNBOUNDED ? SIZE_MAX : (size_t)middle->most;
     }

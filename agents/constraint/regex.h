@@ -21,14 +21,14 @@ struct regex {
     size_t n_parts;
 };
 
-/* UNIMPLEMENTED names what has no automaton: look-around elsewhere, back references, properties of
- * characters, too many repetitions. work: as a machine's. */
+/* UNIMPLEMENTED names what has no automaton: look-around elsewhere, back references, unknown
+ * properties of characters, too many repetitions. work: as a machine's. */
 enum status regex_compile(struct regex *out, const char *pattern, size_t len, size_t *work,
                           struct arena *arena, struct error *err) MUST_CHECK;
 
-/* If the expression is one set of characters, repeated, between ^ and $: that, and true. *ret_most
- * is SIZE_MAX where there is no bound. */
-bool regex_is_repeated_set(const char *pattern, size_t len, struct char_set *ret_set,
+/* If the expression is one set of characters, repeated, between ^ and $, and ret_set has room for
+ * it: that, and true. *ret_most is SIZE_MAX where there is no bound. work: as a machine's. */
+bool regex_is_repeated_set(const char *pattern, size_t len, size_t *work, struct char_set *ret_set,
                            size_t *ret_least, size_t *ret_most);
 
 #endif

@@ -36,6 +36,20 @@ static bool is_anything(const json_t *schema)
 
 /* --- keywords that depend on others --- */
 
+/* A member that only theirs names, and no other than a pattern of mine allows. */
+static bool hides_members(const json_t *mine, const json_t *theirs)
+{
+    json_t *from = json_object_get(theirs, "properties");
+
+    if (json_object_size(json_object_get(mine, "patternProperties")) == 0 ||
+        !json_is_false(json_object_get(mine, "additionalProperties")))
+        return false;
+    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at))
+        if (json_object_get(json_object_get(mine, "properties"), json_object_iter_key(at)) == NULL)
+            return true;
+    return false;
+}
+
 /* Not where a keyword of one would be about what the other names. */
 static bool may_merge(const json_t *a, const json_t *b)
 {
@@ -49,6 +63,8 @@ static bool may_merge(const json_t *a, const json_t *b)
         return false;
     if ((has_any(a, names, 2) && json_object_get(b, "patternProperties") != NULL) ||
         (has_any(b, names, 2) && json_object_get(a, "patternProperties") != NULL))
+        return false;
+    if (hides_members(a, b) || hides_members(b, a))
         return false;
     if (json_object_get(a, "unevaluatedProperties") != NULL &&
         json_object_get(b, "additionalProperties") != NULL)

@@ -316,8 +316,12 @@ enum status string_rules_join(const struct string_rules *r, struct automaton *ou
 {
     struct joined j = {r, 0, SIZE_MAX};
     size_t least = 0, most = SIZE_MAX;
-    enum status rc = joined_make(&j, out, err);
+    enum status rc = STATUS_OK;
 
+    if (r->n_parts == 1 && !r->parts[0].is_excluded) /* it is one already */
+        *out = r->parts[0].automaton;
+    else
+        rc = joined_make(&j, out, err);
     if (rc == STATUS_OK && out->n_states > 0 && (r->least > 0 || r->most < SIZE_MAX))
         rc = automaton_lengths(out, &least, &most, err);
     if (rc != STATUS_OK || out->n_states == 0)
@@ -337,7 +341,7 @@ enum {
     KIND_LETTER, /* what follows a backslash */
     KIND_CHAR,   /* a state of the automaton over characters */
     KIND_END,    /* behind the closing quote */
-    MAX_RESTS = 1 << 14,
+    MAX_RESTS = 1 << 15,
     REST_WORK = 32, /* what a state of the result costs, in looks at a part of a state */
 };
 

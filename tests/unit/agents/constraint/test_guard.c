@@ -196,6 +196,9 @@ START_TEST(test_unenforced)
         {"{\"type\":\"string\",\"format\":\"regex\"}", "# format"},
         {"{\"allOf\":[{\"type\":\"array\",\"prefixItems\":[{}]},{\"prefixItems\":[{}]}]}",
          "# allOf"},
+        {"{\"allOf\":[{\"type\":\"object\",\"patternProperties\":{\"^x\":{\"type\":\"string\"}},"
+         "\"additionalProperties\":false},{\"properties\":{\"x1\":{\"maxLength\":1}}}]}",
+         "# allOf"},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "# oneOf"},
         {"{\"anyOf\":[{\"not\":{\"format\":\"date\"}}]}", "#/anyOf/0 not"},
         {"{\"if\":{\"multipleOf\":2},\"then\":{\"maximum\":2}}", "# if"},

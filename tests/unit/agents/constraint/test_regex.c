@@ -48,6 +48,19 @@ START_TEST(test_matches)
         {"^(?<y>\\d{4})-(?P<m>\\d\\d)$", {"2024-01"}, {"2024-1"}},
         {"^((a|b)?c){2}$", {"cc", "acbc"}, {"c", "abc"}},
         {"a$b", {NULL}, {"ab", "a", "a\nb"}},
+        {"^\\p{L}+$",
+         {"a", "\xc3\xa9\xce\xb1", "\xe4\xb8\xad", "\xf0\x9d\x92\x9c"},
+         {"", "1", "a b"}},
+        {"^\\P{L}$", {"1", "\xe2\x82\xac"}, {"a", "\xce\xb1"}},
+        {"^[\\p{Lu}\\p{Nd}_-]+$", {"A_1-", "\xc3\x89\xd9\xa3"}, {"a", "\xc3\xa9"}},
+        {"^[^\\p{L}\\s]$", {"1", "_"}, {"a", " ", "\xce\xb1"}},
+        {"^\\p{Script=Greek}\\p{sc=Cyrl}$", {"\xce\xb1\xd0\xb4"}, {"ab", "\xd0\xb4\xce\xb1"}},
+        {"^\\p{scx=Deva}$", {"\xe0\xa5\xa4", "\xe0\xa4\x85"}, {"a"}},
+        {"^\\p{Script=Devanagari}$", {"\xe0\xa4\x85"}, {"\xe0\xa5\xa4"}},
+        {"^\\p{Emoji_Presentation}$", {"\xf0\x9f\x98\x80"}, {"1", "a"}},
+        {"^\\p{General_Category=Uppercase_Letter}\\p{gc=Ll}$", {"Ab"}, {"aB"}},
+        {"^\\p{ASCII}\\p{Any}\\p{Assigned}$", {"a\xc3\xa9z"}, {"\xc3\xa9zz"}},
+        {"^(?=.*\\p{Lu})(?!.*\\p{P}).{2,}$", {"aB"}, {"ab", "B!"}},
         {"^$", {""}, {"a"}},
         {"", {"", "a"}, {NULL}},
     };
@@ -82,7 +95,18 @@ START_TEST(test_refusals)
     static const char *const rows[] = {
         "a(?=a)",
         "(?<=a)b",
-        "\\p{L}",
+        "\\pL",
+        "\\p{L",
+        "\\p{}",
+        "\\p{l}",
+        "\\p{Greek}",
+        "\\p{Script=greek}",
+        "\\p{Script=Klingon}",
+        "\\p{scx=Common}",
+        "\\p{gc=Alphabetic}",
+        "\\p{Alphabetic=Yes}",
+        "\\p{RGI_Emoji}",
+        "[\\p{Changes_When_NFKC_Casefolded}]",
         "\\1",
         "(?i)a",
         "*",
@@ -131,18 +155,22 @@ END_TEST
 /* A set that is repeated is found as such. */
 START_TEST(test_repeated)
 {
-    struct char_set set;
-    size_t least, most;
+    struct char_range room[CHAR_SET_MAX];
+    struct char_set set = {room, 0, CHAR_SET_MAX}, small = {room, 0, 1};
+    size_t least, most, work = GUARD_MAX_WORK;
 
-    ck_assert(regex_is_repeated_set("^[a-z]{2,9}$", 12, &set, &least, &most));
+    ck_assert(regex_is_repeated_set("^[a-z]{2,9}$", 12, &work, &set, &least, &most));
     ck_assert_uint_eq(least, 2);
     ck_assert_uint_eq(most, 9);
     ck_assert(char_set_has(&set, 'q') && !char_set_has(&set, 'Q'));
-    ck_assert(regex_is_repeated_set("^\\d+$", 5, &set, &least, &most));
+    ck_assert(regex_is_repeated_set("^\\d+$", 5, &work, &set, &least, &most));
     ck_assert_uint_eq(most, SIZE_MAX);
-    ck_assert(!regex_is_repeated_set("^[a-z]+", 7, &set, &least, &most));
-    ck_assert(!regex_is_repeated_set("^[a-z]+b$", 9, &set, &least, &most));
-    ck_assert(!regex_is_repeated_set("^(?:a|b)+$", 10, &set, &least, &most));
+    ck_assert(regex_is_repeated_set("^\\p{L}{0,9}$", 12, &work, &set, &least, &most));
+    ck_assert(char_set_has(&set, 0x3B1) && !char_set_has(&set, '1'));
+    ck_assert(!regex_is_repeated_set("^[a-cx]+$", 9, &work, &small, &least, &most));
+    ck_assert(!regex_is_repeated_set("^[a-z]+", 7, &work, &set, &least, &most));
+    ck_assert(!regex_is_repeated_set("^[a-z]+b$", 9, &work, &set, &least, &most));
+    ck_assert(!regex_is_repeated_set("^(?:a|b)+$", 10, &work, &set, &least, &most));
 }
 END_TEST
 
