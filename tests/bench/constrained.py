@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Tokens a second of 1, 8 and 64 conversations under a common schema, and under one that forces most of the text, beside free ones: loads of
-parley bench on one daemon, that take turns. With --peer the same loads on a server that speaks OpenAI's API, such as llama-server with the same
-file (llama_server.sh makes it), in the same turns.
+parley bench on one daemon, that take turns. Where LLAMA_CPP names the folder with llama-server (llama_server.sh makes one), the same loads on
+that with the same file, in the same turns; with --peer on a server that speaks OpenAI's API and runs already.
 
 usage: constrained.py BUILD_DIR MODEL.gguf [--rounds N] [--rows N,N] [--tokens N] [--peer http://HOST:PORT]
 exit 3: at 64 conversations less than 0.97 of the free throughput under the common schema, or where most is forced not more than it
 """
 import argparse
+import contextlib
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -15,8 +17,10 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+PEER_CONTEXT = 512  # tokens of a conversation
 sys.path.insert(0, str(HERE.parent / "integration"))
 import children  # noqa: E402
+import gemma  # noqa: E402
 
 
 def an_object(members):
@@ -52,6 +56,7 @@ def measure(options, parley, rows, folder):
     for way in ways.values():  # compiles the schemas
         load(*way)
     ratios = {way: {"clock": [], "processor": []} for way in ways if way != "free"}
+    beside = {way: [] for way in ways if f"peer, {way}" in ways}  # ours over the peer's, with the same schema
     print(f"{rows} conversations, replies of at most {options.tokens} tokens; tokens/s, in brackets those of a second of the daemon's processor time")
     for _ in range(options.rounds):
         rates = {way: load(*of) for way, of in ways.items()}
@@ -59,10 +64,14 @@ def measure(options, parley, rows, folder):
         for way, of in ratios.items():
             for at, kind in enumerate(of):
                 of[kind].append(rates[way][at] / statistics.mean((rates["free"][at], rates["free again"][at])))
+        for way, of in beside.items():
+            of.append(rates[way][0] / rates[f"peer, {way}"][0])
         print("  ".join(f"{way} {clock:.0f} ({processor:.0f})" for way, (clock, processor) in rates.items()), flush=True)
     for way, of in ratios.items():
         print(f"{way}: " + ", ".join(f"by the {kind} {statistics.median(some):.2f} of our free throughput ({min(some):.2f} to {max(some):.2f})"
                                      for kind, some in of.items()))
+    for way, of in beside.items():
+        print(f"{way}: {statistics.median(of):.2f} of the peer's throughput ({min(of):.2f} to {max(of):.2f})", flush=True)
     return {way: statistics.median(of["clock"]) for way, of in ratios.items()}
 
 
@@ -75,9 +84,16 @@ def main():
     parser.add_argument("--tokens", type=int, default=96, help="of a reply")
     parser.add_argument("--peer", help="a server that speaks OpenAI's API")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, \
-            children.Daemon(f"{options.build}/parleyd", "--model", f"m={options.model}") as parley:
-        medians = {rows: measure(options, parley, rows, folder) for rows in map(int, options.rows.split(","))}
+    all_rows, llama = [int(n) for n in options.rows.split(",")], os.environ.get("LLAMA_CPP")
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        parley = stack.enter_context(children.Daemon(f"{options.build}/parleyd", "--model", f"m={options.model}"))
+        if llama and not options.peer:
+            most = max(all_rows)
+            options.peer = stack.enter_context(gemma.theirs(llama, options.model, "-c", str(most * PEER_CONTEXT), "-np", str(most))).url
+        if not options.peer:
+            print("LLAMA_CPP names no folder with llama-server: the figures are Parley's alone", flush=True)
+        medians = {rows: measure(options, parley, rows, folder) for rows in all_rows}
     sys.exit(3 if 64 in medians and (medians[64]["common schema"] < 0.97 or medians[64]["mostly forced"] <= 1) else 0)
 
 
