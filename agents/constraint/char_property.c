@@ -17,8 +17,9 @@ enum {
     PLANE = 0x10000,
     PLANE_LAST_CHAR = 0xFFFD, /* of a plane; the two behind it are no characters by their nature */
     MAX_TEXT = 5 * PLANE * 4,
-    COMPILED_WORK = 1 << 15, /* looks that a search costs, where PCRE2 compiles it to machine code */
-    PLAIN_WORK = 1 << 18,    /* and where it may not */
+    COMPILED_WORK =
+        1 << 15,          /* looks that a search costs, where PCRE2 compiles it to machine code */
+    PLAIN_WORK = 1 << 18, /* and where it may not */
 };
 
 struct property_name {

@@ -1001,6 +1001,19 @@ static const struct node *node_behind(const struct node **at)
     return NULL;
 }
 
+/* The inside of groups that have nothing else. */
+static const struct node *node_inside(const struct node *node)
+{
+    while (node != NULL && node->kind == NODE_BOTH) {
+        const struct node *rest = node;
+
+        node = node_behind(&rest);
+        if (node != NULL && (node_behind(&rest) != NULL || rest->kind != NODE_EMPTY))
+            return NULL;
+    }
+    return node;
+}
+
 bool regex_is_repeated_set(const char *pattern, size_t len, size_t *work, struct char_set *ret_set,
                            size_t *ret_least, size_t *ret_most)
 {
@@ -1014,11 +1027,11 @@ bool regex_is_repeated_set(const char *pattern, size_t len, size_t *work, struct
     arena_init(&arena, 16 << 20);
     at = regex_parse(&p);
     end = node_behind(&at);
-    middle = node_behind(&at);
+    middle = node_inside(node_behind(&at));
     start = node_behind(&at);
     is_one = p.n_ahead == 0 && start != NULL && start->kind == NODE_START &&
              end->kind == NODE_END && node_behind(&at) == NULL && at != NULL &&
-             at->kind == NODE_EMPTY && middle->kind == NODE_REPEAT &&
+             at->kind == NODE_EMPTY && middle != NULL && middle->kind == NODE_REPEAT &&
              middle->left->kind == NODE_SET && middle->left->set->n <= ret_set->room;
     if (is_one) {
         ret_set->n = middle->left->set->n;

@@ -127,11 +127,16 @@ END_TEST
 START_TEST(test_aliases)
 {
     static const char *const rows[][2] = {
-        {"General_Category=Letter", "L"},  {"gc=Lu", "Uppercase_Letter"},
-        {"Alpha", "Alphabetic"},           {"sc=Grek", "Script=Greek"},
-        {"scx=Cyrl", "Script_Extensions=Cyrillic"}, {"punct", "P"},
-        {"digit", "Nd"},                   {"space", "White_Space"},
-        {"IDS", "ID_Start"},               {"ExtPict", "Extended_Pictographic"},
+        {"General_Category=Letter", "L"},
+        {"gc=Lu", "Uppercase_Letter"},
+        {"Alpha", "Alphabetic"},
+        {"sc=Grek", "Script=Greek"},
+        {"scx=Cyrl", "Script_Extensions=Cyrillic"},
+        {"punct", "P"},
+        {"digit", "Nd"},
+        {"space", "White_Space"},
+        {"IDS", "ID_Start"},
+        {"ExtPict", "Extended_Pictographic"},
     };
     static struct char_range kept[CHAR_SET_MAX];
 

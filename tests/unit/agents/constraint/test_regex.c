@@ -168,6 +168,10 @@ START_TEST(test_repeated)
     ck_assert(regex_is_repeated_set("^\\p{L}{0,9}$", 12, &work, &set, &least, &most));
     ck_assert(char_set_has(&set, 0x3B1) && !char_set_has(&set, '1'));
     ck_assert(!regex_is_repeated_set("^[a-cx]+$", 9, &work, &small, &least, &most));
+    ck_assert(regex_is_repeated_set("^((?:[a-z]*))$", 14, &work, &set, &least, &most));
+    ck_assert(!regex_is_repeated_set("^([a-z]*b)$", 11, &work, &set, &least, &most));
+    ck_assert(!regex_is_repeated_set("^([a-z]*)*$", 11, &work, &set, &least, &most));
+    ck_assert(!regex_is_repeated_set("^()$", 4, &work, &set, &least, &most));
     ck_assert(!regex_is_repeated_set("^[a-z]+", 7, &work, &set, &least, &most));
     ck_assert(!regex_is_repeated_set("^[a-z]+b$", 9, &work, &set, &least, &most));
     ck_assert(!regex_is_repeated_set("^(?:a|b)+$", 10, &work, &set, &least, &most));
