@@ -35,8 +35,7 @@ static const struct verb verbs[] = {
     {"verify", "[FILE | ID]… [OPTION]…",
      "Compute conversations again, and say whether the replies are the same.", verify_run},
     {"rerun", "[FILE | ID]… [OPTION]…",
-     "Compute conversations with another model or prompt, and show what differs.",
-     rerun_run},
+     "Compute conversations with another model or prompt, and show what differs.", rerun_run},
     {"observe", "[OPTION]…",
      "Run an environment that gets every action from a server, to train its policy.", observe_run},
 

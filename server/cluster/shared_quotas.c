@@ -1,5 +1,5 @@
-/* Happy path: a tick tells the rates that were used or wanted since the one before, and every second
- * all of them, so that a daemon that uses nothing gives back what others could use.
+/* Happy path: a tick tells the rates that were used or wanted since the one before, and every
+ * second all of them, so that a daemon that uses nothing gives back what others could use.
  *
  * Failure: what could not be told is told with the next tick. Until then the daemon goes on with
  * what is left of its slices. */
