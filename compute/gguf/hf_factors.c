@@ -13,7 +13,8 @@ static enum status read_factors_list(double *out, size_t n, const json_t *config
         const json_t *one = json_array_get(list, i);
 
         out[i] = json_is_number(one) ? json_number_value(one) : 1;
-        if (list != NULL && !json_is_null(list) && (json_array_size(list) != n || one == NULL))
+        if (list != NULL && !json_is_null(list) &&
+            (json_array_size(list) != n || !json_is_number(one)))
             return error_set(err, STATUS_DATA_LOSS, "key '%s' must be a list of %zu numbers", name,
                              n);
     }
