@@ -346,7 +346,8 @@ def test_recall(folder):
     env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"], "PARLEY_PYTHON": sys.executable}
     with open(os.path.join(folder, "recall.py"), "w") as f:
         f.write(RECALL)
-    for kind, code, steps in ("lstm", 0, "40000"), ("mlp", 1, "6000"):
+    ways = [("lstm", 0, "40000"), ("mlp", 1, "6000")] if children.STRIDE == 1 else [("lstm", 1, "600")]  # sanitized, it has played
+    for kind, code, steps in ways:
         done = children.run([PARLEY, "train", "ppo", "--env", f"{folder}/recall.py:Recall", "--kind", kind, "--until", "0.9",
                              "--reward-scale", "1", "--steps", steps], capture_output=True, text=True, env=env)
         print(done.stdout.strip(), flush=True)
