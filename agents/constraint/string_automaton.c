@@ -311,9 +311,211 @@ static enum status joined_make(const struct joined *j, struct automaton *out, st
         AUTOMATON_MAX_STATES, j->rules->arena, err);
 }
 
+/* --- lengths that are too long to be counted with each state --- */
+
+enum { MAX_LOOPED = 384 }; /* states that the counts in all loops take */
+
+/* An automaton whose loops are counted each by itself, so that no text is too long: some that would
+ * not be are left out. A loop is states that lead to each other, here those of one number. */
+struct looped {
+    const struct automaton *a;
+    uint32_t *loops;    /* [n_states]: the number of each state's loop; its own, if it is in none */
+    bool *is_in_loop;   /* [n_states] */
+    size_t least, most; /* least: characters of a text; most: of each passage through a loop */
+};
+
+struct looped_key {
+    uint32_t state, n_in_loop, n_all; /* n_all: up to least */
+};
+
+static void looped_start(const void *self, void *ret_key)
+{
+    (void)memset(ret_key, 0, sizeof(struct looped_key));
+}
+
+static bool looped_step(const void *self, const void *key, uint32_t code, void *ret_key)
+{
+    const struct looped *l = self;
+    const struct looped_key *k = key;
+    struct looped_key next = {.state = automaton_step(l->a, k->state, code)};
+
+    if (next.state == AUTOMATON_DEAD)
+        return false;
+    if (l->loops[next.state] == l->loops[k->state] && l->is_in_loop[next.state])
+        next.n_in_loop = k->n_in_loop + 1;
+    next.n_all = k->n_all < l->least ? k->n_all + 1 : k->n_all;
+    memcpy(ret_key, &next, sizeof(next));
+    return next.n_in_loop <= l->most;
+}
+
+static bool looped_is_end(const void *self, const void *key)
+{
+    const struct looped *l = self;
+    const struct looped_key *k = key;
+
+    return l->a->states[k->state].is_end && k->n_all >= l->least;
+}
+
+/* Finds the loops by Tarjan's algorithm, without recursion. order [n_states]: the states, those of
+ * a loop together, behind all that they lead to. False without memory. */
+static bool looped_find(struct looped *l, uint32_t *order)
+{
+    const size_t n = l->a->n_states;
+    uint32_t *index = try_alloc(5 * n, sizeof(*index)), *low = index + n, *edges = low + n,
+             *stack = edges + n, *path = stack + n;
+    uint32_t n_seen = 0, n_stack = 0, n_path = 0, n_done = 0;
+
+    if (index == NULL)
+        return false;
+    memset(l->loops, 0xFF, n * sizeof(*l->loops)); /* none has a number yet */
+    path[n_path++] = 0;
+    while (n_path > 0) {
+        const uint32_t at = path[n_path - 1];
+        const struct automaton_state *s = &l->a->states[at];
+
+        if (index[at] == 0) {
+            index[at] = low[at] = ++n_seen;
+            stack[n_stack++] = at;
+        }
+        if (edges[at] < s->n_edges) {
+            const uint32_t to = s->edges[edges[at]].target;
+
+            if (index[to] == 0) {
+                path[n_path++] = to; /* the edge is looked at again behind */
+                continue;
+            }
+            edges[at]++;
+            if (l->loops[to] == UINT32_MAX && low[to] < low[at])
+                low[at] = low[to];
+            l->is_in_loop[at] = l->is_in_loop[at] || to == at;
+            continue;
+        }
+        n_path--;
+        if (low[at] != index[at])
+            continue;
+        for (uint32_t top = UINT32_MAX, n_first = n_done; top != at;) {
+            top = stack[--n_stack];
+            l->loops[top] = at;
+            order[n_done++] = top;
+            if (top == at && n_done - n_first > 1)
+                for (uint32_t i = n_first; i < n_done; i++)
+                    l->is_in_loop[order[i]] = true;
+        }
+    }
+    free(index);
+    return true;
+}
+
+/* The most loops on a way through the automaton, and the most steps outside of loops. */
+static void looped_measure(const struct looped *l, const uint32_t *order, size_t *n_loops,
+                           size_t *n_steps, size_t *ret_loops, size_t *ret_steps)
+{
+    const size_t n = l->a->n_states;
+
+    for (size_t first = 0, end; first < n; first = end) {
+        size_t most_loops = 0, most_steps = 0;
+
+        for (end = first; end < n && l->loops[order[end]] == l->loops[order[first]]; end++) {
+            const struct automaton_state *s = &l->a->states[order[end]];
+
+            for (uint32_t i = 0; i < s->n_edges; i++) {
+                const uint32_t to = s->edges[i].target;
+
+                if (l->loops[to] == l->loops[order[first]])
+                    continue;
+                most_loops = n_loops[to] > most_loops ? n_loops[to] : most_loops;
+                most_steps = n_steps[to] + 1 > most_steps ? n_steps[to] + 1 : most_steps;
+            }
+        }
+        for (size_t i = first; i < end; i++) {
+            n_loops[order[i]] = most_loops + l->is_in_loop[order[i]];
+            n_steps[order[i]] = most_steps;
+        }
+    }
+    *ret_loops = n_loops[0];
+    *ret_steps = n_steps[0];
+}
+
+/* How often each loop may be passed: so that no text has more than most characters, and that the
+ * counts take few states. 0: there is no such number. */
+static size_t looped_bound(const struct looped *l, size_t most, size_t n_loops, size_t n_steps)
+{
+    size_t n_in_loops = 0, bound;
+
+    for (size_t i = 0; i < l->a->n_states; i++)
+        if (l->is_in_loop[i]) /* many edges become more states over bytes */
+            n_in_loops += 1 + l->a->states[i].n_edges / 64;
+    if (n_loops == 0 || n_steps >= most)
+        return 0;
+    bound = (most - n_steps) / n_loops;
+    return bound < MAX_LOOPED / n_in_loops ? bound : MAX_LOOPED / n_in_loops;
+}
+
+/* Of a's texts of least to most characters, those that pass through no loop for long. */
+static enum status looped_make(const struct string_rules *r, const struct automaton *a,
+                               struct automaton *out, struct error *err)
+{
+    const size_t n = a->n_states;
+    struct looped l = {.a = a, .least = r->least};
+    uint32_t *order = arena_alloc(r->arena, n, sizeof(*order)), *symbols;
+    size_t *sizes = arena_alloc(r->arena, 2 * n, sizeof(*sizes)), n_loops, n_steps, n_symbols;
+    struct string_rules one = {.n_parts = 1, .arena = r->arena};
+
+    l.loops = arena_alloc(r->arena, n, sizeof(*l.loops));
+    l.is_in_loop = arena_alloc(r->arena, n, sizeof(*l.is_in_loop));
+    one.parts[0].automaton = *a;
+    n_symbols = joined_symbols(&symbols, &one);
+    if (order == NULL || sizes == NULL || l.loops == NULL || l.is_in_loop == NULL || n_symbols == 0)
+        return error_no_memory(err, 0, "an automaton");
+    memset(l.is_in_loop, 0, n * sizeof(*l.is_in_loop));
+    if (!looped_find(&l, order))
+        return error_no_memory(err, 0, "an automaton");
+    looped_measure(&l, order, sizes, sizes + n, &n_loops, &n_steps);
+    l.most = looped_bound(&l, r->most, n_loops, n_steps);
+    if (l.most == 0)
+        return error_set(err, STATUS_UNIMPLEMENTED, "needs an automaton with too many states");
+    return automaton_of_machine(out,
+                                &(struct machine){.symbols = symbols,
+                                                  .n_symbols = n_symbols,
+                                                  .last = CHAR_LAST,
+                                                  .key_bytes = sizeof(struct looped_key),
+                                                  .step_work = 2,
+                                                  .work = r->work,
+                                                  .start = looped_start,
+                                                  .step = looped_step,
+                                                  .is_end = looped_is_end,
+                                                  .self = &l},
+                                AUTOMATON_MAX_STATES, r->arena, err);
+}
+
+/* Whether counting up to most takes too many states: each state with each number of characters with
+ * which it is reached. */
+static bool is_too_long(const struct automaton *a, size_t most, bool *ret_no_memory)
+{
+    bool *at = try_alloc(2 * a->n_states, sizeof(*at)), *next = at + a->n_states;
+    size_t n = 0;
+
+    *ret_no_memory = at == NULL;
+    if (at == NULL)
+        return false;
+    at[0] = true;
+    for (size_t i = 0; i <= most && n <= AUTOMATON_MAX_STATES; i++) {
+        memset(next, 0, a->n_states * sizeof(*next));
+        for (size_t k = 0; k < a->n_states; k++) {
+            n += at[k];
+            for (uint32_t e = 0; at[k] && e < a->states[k].n_edges; e++)
+                next[a->states[k].edges[e].target] = true;
+        }
+        memcpy(at, next, a->n_states * sizeof(*at));
+    }
+    free(at);
+    return n > AUTOMATON_MAX_STATES;
+}
+
 enum status string_rules_join(const struct string_rules *r, struct automaton *out,
                               struct error *err)
 {
+    bool no_memory = false;
     struct joined j = {r, 0, SIZE_MAX};
     size_t least = 0, most = SIZE_MAX;
     enum status rc = STATUS_OK;
@@ -330,6 +532,16 @@ enum status string_rules_join(const struct string_rules *r, struct automaton *ou
         j.least = r->least;
     if (most > r->most)
         j.most = r->most;
+    if (most == SIZE_MAX && j.most < SIZE_MAX && is_too_long(out, j.most, &no_memory)) {
+        const struct automaton all = *out;
+
+        rc = looped_make(r, &all, out, err);
+        return rc == STATUS_OK && out->n_states == 0
+                   ? error_set(err, STATUS_UNIMPLEMENTED, "needs an automaton with too many states")
+                   : rc;
+    }
+    if (no_memory)
+        return error_no_memory(err, out->n_states, "an automaton");
     return j.least > 0 || j.most < SIZE_MAX ? joined_make(&j, out, err) : STATUS_OK;
 }
 

@@ -192,7 +192,7 @@ START_TEST(test_unenforced)
         {"{\"type\":\"integer\",\"multipleOf\":123457}", "# multipleOf"},
         {"{\"type\":\"string\",\"minLength\":1000000000}", "# minLength"},
         {"{\"type\":\"string\",\"pattern\":\"a(?=a)\"}", "# pattern"},
-        {"{\"type\":\"string\",\"pattern\":\"ab\",\"maxLength\":30000}", "# maxLength"},
+        {"{\"type\":\"string\",\"pattern\":\"^(ab?){300}$\",\"maxLength\":500}", "# maxLength"},
         {"{\"type\":\"string\",\"format\":\"regex\"}", "# format"},
         {"{\"allOf\":[{\"type\":\"array\",\"prefixItems\":[{}]},{\"prefixItems\":[{}]}]}",
          "# allOf"},

@@ -1,5 +1,6 @@
 #include "agents/constraint/guard.h"
 #include "agents/constraint/regex.h"
+#include "agents/constraint/string_automaton.h"
 
 #include <check.h>
 #include <string.h>
@@ -178,4 +179,39 @@ START_TEST(test_repeated)
 }
 END_TEST
 
-SUITE_MAIN("regex", test_matches, test_refusals, test_budget, test_repeated)
+/* A length that is too long to be counted bounds each loop: no text is longer, or shorter. */
+START_TEST(test_long)
+{
+    static const char *const patterns[] = {
+        "^arn:aws[a-z-]*:kms:[a-z0-9-]*:\\d{12}:(key|alias)/.+$",
+        "^(a(b(c(d)*e)*f)*g)+$",
+        "(foo|bar)+x?(baz)+",
+        "^(ab|cd|ef)+(:[0-9]+x)*$",
+    };
+    static const char *const texts[] = {"arn:aws:kms:eu-1:123456789012:key/a", "abcefg", "foobaz",
+                                        "abcd:12x:3x"};
+
+    for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
+        struct string_rules r;
+        struct automaton a;
+        struct arena arena;
+        struct error err;
+        size_t work = GUARD_MAX_WORK, least, most;
+
+        arena_init(&arena, 16 << 20);
+        string_rules_init(&r, &work, &arena);
+        ck_assert_int_eq(string_rules_add_pattern(&r, patterns[i], strlen(patterns[i]), &err),
+                         STATUS_OK);
+        r.least = 3;
+        r.most = 2048;
+        ck_assert_msg(string_rules_join(&r, &a, &err) == STATUS_OK, "%s", err.text);
+        ck_assert_int_eq(automaton_lengths(&a, &least, &most, &err), STATUS_OK);
+        ck_assert(least >= 3 && most <= 2048);
+        ck_assert_msg(automaton_matches(&a, texts[i], strlen(texts[i])), "%s", texts[i]);
+        ck_assert(!automaton_matches(&a, "ab", 2));
+        arena_deinit(&arena);
+    }
+}
+END_TEST
+
+SUITE_MAIN("regex", test_matches, test_refusals, test_budget, test_repeated, test_long)
