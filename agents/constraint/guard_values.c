@@ -595,7 +595,9 @@ static bool values_open(struct values *v)
     if (v->has_strings) {
         bool is_left = false;
 
-        if (!add_rules(v->g, &r, v->s) || !join_rules(v->g, &r, &v->strings, &is_left))
+        if (!add_rules(v->g, &r, v->s) ||
+            !add_patterns(v->g, &r, json_object_get(v->s, "pattern")) ||
+            !join_rules(v->g, &r, &v->strings, &is_left))
             return false;
         v->has_strings = !is_left;
     }

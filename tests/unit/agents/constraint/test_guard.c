@@ -37,6 +37,8 @@ START_TEST(test_rules)
     static const struct sample rows[] = {
         {"{\"const\":[1,\"a\"]}", "r0 ::= \"[1, \\u0022a\\u0022]\"\n"},
         {"{\"enum\":[1,\"a\"],\"type\":\"integer\"}", "r0 ::= \"1\"\n"},
+        {"{\"enum\":[1,\"a\",\"b\"],\"type\":[\"integer\",\"string\"],\"pattern\":\"^c$\"}",
+         "r0 ::= \"1\"\n"},
         {"{\"enum\":[null,true,1.0]}", "r0 ::= \"null\" | \"true\" | \"1\"\n"},
         {"{\"allOf\":[{\"type\":\"null\"}]}", "r0 ::= \"null\"\n"},
         {"{\"type\":[\"null\",\"boolean\"]}", "r0 ::= \"true\" | \"false\" | \"null\"\n"},
