@@ -239,7 +239,8 @@ def chats_by_ids(parley):
     first = post(parley, "/v1/chat/completions", {"messages": SAY, **body})[1]
     again = post(parley, "/v1/chat/completions", {"prompt_token_ids": first["prompt_token_ids"], **body})[1]
     for reply in (first, again):
-        reply["choices"][0]["message"]["tool_calls"][0].pop("id")  # it is another in each reply
+        for other in ("id", "idempotency_key"):  # which are others in each reply
+            reply["choices"][0]["message"]["tool_calls"][0].pop(other)
     assert again["choices"] == first["choices"] and again["prompt_token_ids"] == first["prompt_token_ids"] and again["usage"]["prompt_tokens"] == first["usage"]["prompt_tokens"]
     told = events(parley, "/v1/chat/completions", {"prompt_token_ids": first["prompt_token_ids"], "messages": [], **body})
     assert any(e["choices"][0]["delta"].get("tool_calls") for e in told) and any(e["choices"][0]["delta"].get("reasoning_content") for e in told)
