@@ -221,9 +221,11 @@ static bool others_have(const struct others *o, const char *path, const char *na
     struct buf one;
     bool has = false;
 
+    if (o->text.len == 0)
+        return false;
     buf_init(&one, OTHERS_MAX_BYTES);
     if (others_add(&one, path, name) == STATUS_OK && buf_append(&one, "", 1) == STATUS_OK)
-        for (const char *at = o->text.len == 0 ? NULL : o->text.data;
+        for (const char *at = o->text.data;
              !has && (at = memmem(at, o->text.len - (size_t)(at - o->text.data), one.data,
                                   one.len - 1)) != NULL;
              at++) {

@@ -131,11 +131,12 @@ START_TEST(test_refusals)
          "{\"max_tokens\":1,\"messages\":[],\"tool_choice\":{\"type\":\"some\"}}"},
         {"tool_choice.name",
          "{\"max_tokens\":1,\"messages\":[],\"tool_choice\":{\"type\":\"tool\"}}"},
-        {"tool_use",
+        {"messages[0].content[0].input must be an object",
          "{\"max_tokens\":1,\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":"
          "\"tool_use\",\"name\":\"f\",\"input\":\"{}\"}]}]}"},
-        {"tool_result", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
-                        "\"tool_result\",\"tool_use_id\":\"a\",\"content\":3}]}]}"},
+        {"messages[0].content[0].content must be a string or a list",
+         "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
+         "\"tool_result\",\"tool_use_id\":\"a\",\"content\":3}]}]}"},
         {"thinking", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
                      "\"thinking\",\"thinking\":\"a\"}]}]}"},
         {"messages[1].content",
