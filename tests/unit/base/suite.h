@@ -4,6 +4,10 @@
 
 #include <check.h>
 #include <fcntl.h>
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -52,7 +56,11 @@ static inline int suite_fate(void (*act)(void))
         int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
         (void)setrlimit(RLIMIT_CORE, &no_core);
-        (void)dup2(nowhere, STDERR_FILENO); /* its error text is expected */
+        (void)dup2(nowhere, STDERR_FILENO); /* its error text is expected, */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+        /* and so is a sanitizer's report */
+        __sanitizer_set_report_fd((void *)(intptr_t)STDERR_FILENO);
+#endif
         act();
         _exit(0);
     }
