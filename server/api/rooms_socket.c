@@ -187,6 +187,6 @@ static void rooms_socket_serve(struct exchange *x)
 
 static const struct route rows[] = {
     {"/v1/rooms/socket", .methods = METHOD_GET, .serve = rooms_socket_serve, .api = &openai_api,
-     .access = ACCESS_OPEN},
+     .access = ACCESS_OPEN, .is_for_users = true}, /* the key comes in the first frame */
 };
 const struct route_table api_rooms_socket_routes = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -5,7 +5,7 @@
 
 static bool is_among(const struct route *r, unsigned levels)
 {
-    return (levels & 1u << r->access) != 0;
+    return (levels & 1u << r->access) != 0 && !(r->is_for_users && levels == ROUTES_ADMIN);
 }
 
 static bool is_match(const struct route *r, const char *path)

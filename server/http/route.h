@@ -38,6 +38,7 @@ struct route {
     const struct http_api *api;
     enum access_level access; /* what the caller needs; zero: a key, if keys are configured */
     bool has_slashes;         /* the argument is a name that may have encoded slashes (%2F) */
+    bool is_for_users; /* open, but not at an address of administration: serve asks for a key */
 };
 
 /* Some routes of an API, defined with their handlers. */
