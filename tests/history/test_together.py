@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import hmac
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -38,15 +39,19 @@ class Together:
         children.run(["psql", "-q", POSTGRES, "-c", f"CREATE DATABASE {database}"], check=True)
         children.run([parleyd, "--init-data", "--data", self.url], check=True)
         self.flags = ["--http", "127.0.0.1:0", "--lease", f"{int(LEASE_S * 1000)}ms", "--data", self.url, *flags]
+        self.names = (f"daemon{i}" for i in itertools.count())
 
     def daemon(self, *flags):
-        return harness.Parleyd(self.parleyd, *self.flags, *flags)
+        """Its connections have a name of their own."""
+        named = [f"{flag}&application_name={next(self.names)}" if flag == self.url else flag for flag in self.flags]
+        return harness.Parleyd(self.parleyd, *named, *flags)
 
     def kill(self, daemon):
         """With -9, and nobody is to wait for its lease."""
         daemon.process.kill()
         daemon.process.wait()
         daemon.listener.join()
+        children.disconnected(self.url, daemon.command[daemon.command.index("--data") + 1].rpartition("=")[2])
         self.sql(f"UPDATE parley.daemon SET until = clock_timestamp() WHERE address = '{daemon.address}'")
 
     def sql(self, statement):

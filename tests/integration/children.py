@@ -54,6 +54,14 @@ def run(command, timeout=2 * PATIENCE, **more):
     return subprocess.run(mortal(command), timeout=timeout, **more)
 
 
+def disconnected(url, name="parleyd"):
+    """Returns when no program of that name is connected to a PostgreSQL's database: what a killed one had sent may still be carried out."""
+    run(["psql", "-q", url, "-c", f"""DO $$ BEGIN
+        WHILE EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = '{name}') LOOP
+            PERFORM pg_sleep(0.01), pg_stat_clear_snapshot();
+        END LOOP; END $$"""], check=True)
+
+
 class Daemon:
     """with Daemon(path, flags…) as daemon: parleyd lives as long as the block, and must end with 0."""
 

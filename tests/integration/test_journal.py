@@ -47,6 +47,7 @@ def new_journal(parleyd, folder, name):
 
 def end_leases(url):
     """Of all daemons that have one: they were killed, and nobody is to wait for that. test_cluster.py waits for leases."""
+    children.disconnected(url)  # a renewal that was under way would come after this
     children.run(["psql", "-q", url, "-c", "UPDATE parley.daemon SET until = clock_timestamp(), address = ''"], check=True)
 
 
