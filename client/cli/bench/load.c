@@ -326,9 +326,17 @@ static bool newcomer_is_busy(const struct load *l)
     return l->plan->newcomer_tokens > 0 && l->slots[l->n_slots - 1].is_busy;
 }
 
+/* Whether an arrival within the duration is not counted yet: this thread may be late. */
+static bool awaits_arrival(const struct load *l)
+{
+    return arrivals_are_given(&l->plan->arrivals) && l->n_arrived < l->plan->n_conversations &&
+           l->arriving.at_s < l->plan->duration_s;
+}
+
 static bool is_over(const struct load *l)
 {
-    bool is_through = l->n_begun == l->plan->n_conversations || (is_time_over(l) && !may_begin(l));
+    bool is_through = l->n_begun == l->plan->n_conversations ||
+                      (is_time_over(l) && !may_begin(l) && !awaits_arrival(l));
 
     return l->err.status != STATUS_OK || (is_through && l->n_taken == 0 && !newcomer_is_busy(l));
 }
