@@ -148,7 +148,7 @@ class Disturbed:
         run = self.run()
         least = 2 * len(self.known) if rng.random() < 0.7 else 0
         run.await_events(rng.randint(min(least, 2 * self.turns), min(least + 8, 2 * self.turns)))
-        time.sleep(rng.random() * rng.choice([0.001, 0.02]))  # somewhere behind it
+        time.sleep(rng.random() * rng.choice([0.001, 0.02]))  # waits for nothing: the kill comes at a random moment
         what = rng.choice(["client", "client", "client", "daemon", "both"])
         if what != "client":
             self.kill_daemon(run)

@@ -27,10 +27,10 @@ enum {
 
 /* What the model is asked behind the history. */
 static const char summary_wanted[] =
-    "Write a summary of the conversation so far. Whoever goes on with the conversation has this "
-    "summary and the user's messages, and nothing else. Say what is wanted, what was done and "
-    "found out, what was decided and why, and what is left to do. Keep the names, figures, paths "
-    "and pieces of code that are needed. Write the summary alone.";
+    "Write a summary of the conversation so far. The conversation will continue from this summary "
+    "and the user's messages alone. State the user's goals, the work done, the findings, the "
+    "decisions and their reasons, and the remaining work. Keep names, figures, paths and code "
+    "that the remaining work needs. Write only the summary.";
 
 /* Reads the body as a response's request that goes on from nothing. */
 static enum status compaction_read(struct responses_request *out, struct exchange *x,
