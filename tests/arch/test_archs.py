@@ -25,7 +25,7 @@ CUDA_LACKS = {"gpt-oss", "granitemoe", "command-r", "cohere2", "starcoder2", "st
               "qwen3next", "granitehybrid", "nemotron_h", "nemotron_h_moe", "phimoe", "falcon-h1"}
 # whose kernels the other models run on cuda's stand-in already, since only factors of ropes, scales or routing are others: it is slow
 CUDA_ALIKE = {"minicpm", "seed_oss", "ernie4_5", "ernie4_5-moe", "hunyuan-moe", "exaone4", "exaone4_window", "glm4moe", "glm4moe_groups",
-              "llama_linear", "llama_longrope", "llama_yarn", "phi3_short", "phi3_window", "granite", "granite_unrotated",
+              "llama_linear", "llama_longrope", "llama_yarn", "phi3_short", "phi3_window", "granite_unrotated",
               "gemma2_defaults", "gemma3"}
 TOP1 = {"cpu": 0.98, "cuda": 0.95}  # of 40, one may differ
 

@@ -3,6 +3,7 @@
 parameters. Whichever daemon is asked, the answer is the same. Daemons are killed with what they have, and what was kept goes on elsewhere.
 
 usage: postgres.sh test_places.py PARLEYD PARLEY"""
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -71,12 +72,9 @@ def registry(a, b, c):
     assert two.next() == ["k=one"]
     got = test_registry.registry.RegistryStub(grpc.insecure_channel(c.address)).Get(registry_pb2.RegistryGetRequest(group="g", key="k"))
     assert got.entry.value == b"value" and got.entry.member == "one", got
-    waits = [threading.Thread(target=member.wait, args=(1, 2)) for member in (one, two)]
-    for wait in waits:
-        wait.start()
-    for wait in waits:
-        wait.join(children.PATIENCE)
-        assert not wait.is_alive(), "the barrier holds"
+    waits = [member.stub.Barrier.future(registry_pb2.RegistryBarrierRequest(lease=member.lease, name="b", epoch=1, n=2), timeout=children.PATIENCE)
+             for member in (one, two)]
+    assert [wait.result().epoch for wait in waits] == [1, 1]
     three = test_registry.Member(c.address, "g", "three")
     one.stub.Leave(registry_pb2.RegistryLeaveRequest(lease=one.lease))
     three.events.cancel()  # lost, at whatever daemon it had joined
@@ -199,15 +197,16 @@ def quotas(parleyd):
                     (answered if status == 200 else refused).append(headers)
 
             began = time.monotonic()
-            threads = [threading.Thread(target=ask, args=(client,), daemon=True) for client in (a, b, c)]
-            for t in threads:
-                t.start()
-            children.until("all that the quota allows", lambda: len(answered) >= 60)
-            n = len(refused)
-            children.until("further refusals", lambda: len(refused) > n + 30)
-            is_over.set()
-            for t in threads:
-                t.join(children.PATIENCE)
+            with concurrent.futures.ThreadPoolExecutor(3) as pool:
+                asking = [pool.submit(ask, client) for client in (a, b, c)]
+                try:
+                    children.until("all that the quota allows", lambda: len(answered) >= 60)
+                    n = len(refused)
+                    children.until("further refusals", lambda: len(refused) > n + 30)
+                finally:
+                    is_over.set()
+                for one in asking:
+                    one.result()
             took = time.monotonic() - began
             assert 60 <= len(answered) <= 60 + took + 1, (len(answered), took)
             assert not [headers for headers in refused if "Retry-After" not in headers]

@@ -238,7 +238,7 @@ def rules(parley):
     assert pinger.read() == (1000, "bye") and pinger.bytes.read() == b""
     flood = Socket(parley, "Flood")
     flood.join("flood")
-    for _ in range(30):
+    for _ in range(200):
         flood.send(say={"room": "flood", "text": "!"})
     error = flood.until("error")[-1]["error"]
     assert error["code"] == "RESOURCE_EXHAUSTED" and 0 < error["retryMs"] <= 200, error
@@ -305,8 +305,8 @@ def stops(parley):
     answers = rooms.RoomsStub(grpc.insecure_channel(parley.address)).Attach(iter(sent.get, None))
     sent.put(pb.RoomsAttachRequest(hello=pb.RoomHello(name="Bob")))
     next(answers)
-    parley.process.send_signal(signal.SIGTERM)
     ann.until("entry")
+    parley.process.send_signal(signal.SIGTERM)
     assert ann.read() == (1001, "the server is stopping")
     try:
         next(answers)
