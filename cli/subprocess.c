@@ -1,5 +1,6 @@
 #include "cli/subprocess.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +14,7 @@
 
 #include "base/clock.h"
 
-enum { STOP_TIMEOUT_MS = 5000, READY_TIMEOUT_MS = 60 * 1000, MAX_ARGS = 32 };
+enum { STOP_TIMEOUT_MS = 5000, READY_TIMEOUT_MS = 60 * 1000, MAX_ARGS = 80 };
 
 /* In the child; never returns. Only functions that are safe between fork and exec. */
 static void become(char *const *argv, int pipe_fd, int stream)
@@ -165,7 +166,8 @@ enum status served_start(struct served *out, const char *const *flags, size_t n_
 
     if (rc != STATUS_OK)
         return rc;
-    for (size_t i = 0; i < n_flags && n < MAX_ARGS; i++)
+    assert(n + n_flags <= MAX_ARGS);
+    for (size_t i = 0; i < n_flags; i++)
         argv[n++] = (char *)flags[i];
     rc = subprocess_start(&out->subprocess, argv, SUBPROCESS_READS_STDERR, err);
     while (rc == STATUS_OK && strncmp(line, ready, sizeof(ready) - 1) != 0) {

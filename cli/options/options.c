@@ -334,6 +334,17 @@ enum options_end options_parse(const struct verb *verb, const struct option_grou
     return OPTIONS_RUN;
 }
 
+void options_write_command(char *out, size_t size, int argc, char **argv)
+{
+    size_t at = (size_t)snprintf(out, size, "parley");
+
+    for (int i = 0; i < argc && at < size; i++) {
+        bool is_plain = *argv[i] != '\0' && strpbrk(argv[i], " \t\"'\\$&;<>|(){}*?#!`") == NULL;
+
+        at += (size_t)snprintf(out + at, size - at, is_plain ? " %s" : " '%s'", argv[i]);
+    }
+}
+
 enum exit_code options_misuse(const struct verb *verb, const char *fmt, ...)
 {
     char text[ERROR_TEXT_MAX];

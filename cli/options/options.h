@@ -74,6 +74,10 @@ bool options_read(const struct verb *verb, const struct option_group *groups, si
                   int argc, char **argv, int n_min, int n_max, int *ret_first,
                   enum exit_code *ret_code);
 
+/* Writes the command line of a verb as it is typed, cut where it is too long. argv[0] is the verb.
+ * To be called before options_read, which changes the order of argv. */
+void options_write_command(char *out, size_t size, int argc, char **argv);
+
 /* Prints a misuse that the tables cannot express, with a hint at the verb's help. The function
  * returns EXIT_MISUSE. */
 enum exit_code options_misuse(const struct verb *verb, const char *fmt, ...) PRINTF_LIKE(2, 3);

@@ -460,18 +460,6 @@ static enum exit_code check_page(const struct sweep *b)
     return EXIT_DONE;
 }
 
-/* The command line as it is typed, cut where it is too long. */
-static void join_command(char *out, size_t size, int argc, char **argv)
-{
-    size_t at = (size_t)snprintf(out, size, "parley");
-
-    for (int i = 0; i < argc && at < size; i++) {
-        bool is_plain = *argv[i] != '\0' && strpbrk(argv[i], " \t\"'\\$&;<>|(){}*?#!`") == NULL;
-
-        at += (size_t)snprintf(out + at, size - at, is_plain ? " %s" : " '%s'", argv[i]);
-    }
-}
-
 static enum exit_code check_target_address(const struct verb *verb, const char *address)
 {
     const char *rest;
@@ -513,7 +501,7 @@ enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
 
     buf_init(&b.schema, MAX_SCHEMA_BYTES);
     /* Before the options are read, which reorders argv. */
-    join_command(command, sizeof(command), argc, argv);
+    options_write_command(command, sizeof(command), argc, argv);
     if (!options_read(verb, groups, 1, argc, argv, 1, 1, &first, &code))
         return code;
     b.address = argv[first];

@@ -92,12 +92,13 @@ static json_t *lengths_json(const struct token_lengths *l)
 double bench_run_achieved_rate(const struct bench_run *r)
 {
     const struct figures *f = &r->figures;
+    double seconds;
 
     if (!arrivals_are_given(&r->plan->arrivals))
         return NAN;
-    return (double)f->n_completed /
-           (double)r->plan->n_turns / /* no conversation may have come at the end of the time */
-           fmax(fmax(figures_duration_s(f), r->plan->duration_s), 1e-9);
+    /* Of the planned time at least: no conversation may have been due at its end. */
+    seconds = fmax(fmax(figures_duration_s(f), r->plan->duration_s), 1e-9);
+    return (double)f->n_completed / (double)r->plan->n_turns / seconds;
 }
 
 double bench_run_cached_share(const struct bench_run *r)

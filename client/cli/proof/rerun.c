@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "cli/output/console.h"
 #include "cli/output/out.h"
 #include "client/cli/options/sampling.h"
@@ -68,7 +69,7 @@ static bool rerun_tool(Parley__V1__Tool *out, json_t *entry)
     name = json_string_value(json_object_get(function, "name"));
     description = json_string_value(json_object_get(function, "description"));
     parameters = json_object_get(function, "parameters");
-    if (name == NULL)
+    if (name == NULL || (parameters != NULL && !json_is_object(parameters)))
         return false;
     parley__v1__tool__init(out);
     out->name = (char *)name;
@@ -103,7 +104,9 @@ static bool rerun_tools(struct rerun *r)
 
         r->changes.tools[r->changes.n_tools++] = tool;
         if (!rerun_tool(tool, json_array_get(r->tools_json, i))) {
-            console_error("%s: entry %zu is no tool: it has no name", r->tools, i + 1);
+            console_error("%s: entry %zu is no tool: it needs a name, and parameters, if any, must "
+                          "be an object (a JSON schema)",
+                          r->tools, i + 1);
             return false;
         }
     }
@@ -133,11 +136,8 @@ static void rerun_each(void *arg, const struct proof_job *job)
     rerun_report_job(arg, job);
 }
 
-static bool rerun_open_page(struct rerun *r, int argc, char **argv)
+static bool rerun_open_page(struct rerun *r, const char *command)
 {
-    char command[4096] = "parley rerun";
-    size_t len = strlen(command);
-
     if (r->html == NULL)
         return true;
     r->report.page = fopen(r->html, "we");
@@ -145,8 +145,6 @@ static bool rerun_open_page(struct rerun *r, int argc, char **argv)
         console_error("%s: %s", r->html, strerror(errno));
         return false;
     }
-    for (int i = 0; i < argc && len + strlen(argv[i]) + 2 < sizeof(command); i++)
-        len += (size_t)snprintf(command + len, sizeof(command) - len, " %s", argv[i]);
     rerun_page_begin(r->report.page, command);
     return true;
 }
@@ -171,7 +169,7 @@ static enum exit_code rerun_all(struct rerun *r, int n, char **args)
         return (enum exit_code)COMPUTING_UNCHECKED;
     proof_jobs_choose(&r->computing.jobs, r->computing.n_sample, r->sample_seed);
     r->report.is_json = r->computing.connection.is_json;
-    r->report.begun_s = rerun_now_s();
+    r->report.begun_s = clock_s();
     computing_run(&r->computing, rerun_each, &r->report);
     rerun_report_end(&r->report);
     if (!rerun_close_page(r))
@@ -199,10 +197,12 @@ enum exit_code rerun_run(const struct verb *verb, int argc, char **argv)
                                           {sampling_rows, &r.sampling, &r.sampling.sampling.set},
                                           {connection_rows, &r.computing.connection, NULL}};
     enum exit_code code = EXIT_DONE;
+    char command[4096];
     const char *misuse;
     int first;
 
     computing_init(&r.computing);
+    options_write_command(command, sizeof(command), argc, argv);
     if (options_read(verb, groups, 4, argc, argv, 0, argc, &first, &code)) {
         misuse = computing_misuse(&r.computing, argc - first);
         if (r.tools != NULL && r.has_no_tools)
@@ -210,8 +210,8 @@ enum exit_code rerun_run(const struct verb *verb, int argc, char **argv)
         if (misuse != NULL)
             code = options_misuse(verb, "%s", misuse);
         else
-            code = rerun_open_page(&r, argc, argv) ? rerun_all(&r, argc - first, argv + first)
-                                                   : (enum exit_code)COMPUTING_UNCHECKED;
+            code = rerun_open_page(&r, command) ? rerun_all(&r, argc - first, argv + first)
+                                                : (enum exit_code)COMPUTING_UNCHECKED;
     }
     rerun_deinit(&r);
     return code;

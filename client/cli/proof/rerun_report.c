@@ -2,21 +2,13 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "cli/output/out.h"
 #include "client/cli/output/message_json.h"
 #include "client/cli/proof/report.h"
 
 typedef Parley__V1__VerifiedTurn turn_t;
-
-double rerun_now_s(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail */
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Returns whether the turn has something else than was recorded. */
 static bool rerun_count(struct rerun_report *r, const turn_t *t)
@@ -127,7 +119,7 @@ void rerun_report_end(struct rerun_report *r)
     const size_t n = r->n_same + r->n_differ;
     const double share = n == 0 ? 0 : (double)r->n_differ / (double)n;
     const double kl = r->n_kl == 0 ? 0 : r->sum_kl / (double)r->n_kl;
-    const double seconds = rerun_now_s() - r->begun_s;
+    const double seconds = clock_s() - r->begun_s;
 
     if (r->page != NULL)
         rerun_page_end(r->page, r);

@@ -19,8 +19,6 @@ struct rerun_report {
     uint64_t n_tokens, n_new_tokens; /* that were computed; of these, behind a difference */
 };
 
-/* The seconds of a clock that only rises. */
-double rerun_now_s(void);
 /* Prints a conversation whose answer has come, and counts it. */
 void rerun_report_job(struct rerun_report *r, const struct proof_job *job);
 void rerun_report_end(struct rerun_report *r);
