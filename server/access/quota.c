@@ -77,8 +77,10 @@ void quota_rate_untake(struct quota_rate *r, const struct quota_told *told)
 
 void quota_rate_give(struct quota_rate *r, uint64_t now_us, uint64_t used, uint64_t slice)
 {
+    const uint64_t used_before = quota_rate_used(r, now_us);
+
     if (!r->is_shared) /* the other daemons have not been told of the use before the first slice */
-        r->spent = quota_rate_used(r, now_us);
+        r->spent = used_before < QUOTA_MAX_SPENT ? used_before : QUOTA_MAX_SPENT;
     r->is_shared = true;
     r->at_us = now_us;
     r->used = used + r->spent;

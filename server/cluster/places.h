@@ -72,8 +72,8 @@ enum place_state places_look(struct places *p, enum journal_place place,
 /* The on_ready of a place's keeper; row is a struct places_row. */
 void places_ready(void *row);
 /* Asks the journal where the place is, and waits until its things are read if it is here.
- * is_patient: while another daemon has the place, the question
- * waits for it, as journal_read says. a does not wait. */
+ * is_patient: while another daemon has the place, the question waits for it, as journal_read says.
+ * a does not wait. */
 void places_ask(struct places *p, enum journal_place place, bool is_patient, struct place_ask *a,
                 void (*done)(struct place_ask *a, const struct journal_peer *owner,
                              const struct error *err));

@@ -21,8 +21,8 @@ static bool is_websocket_key(const char *key)
 {
     unsigned char bytes[18];
 
-    return strlen(key) == KEY_CHARS && key[KEY_CHARS - 3] != '=' &&
-           strcmp(key + KEY_CHARS - 2, "==") == 0 && strcspn(key, "=") == KEY_CHARS - 2 &&
+    return strlen(key) == KEY_CHARS && strcmp(key + KEY_CHARS - 2, "==") == 0 &&
+           strcspn(key, "=") == KEY_CHARS - 2 &&
            EVP_DecodeBlock(bytes, (const unsigned char *)key, KEY_CHARS) == sizeof(bytes);
 }
 
@@ -69,11 +69,11 @@ static int check(const struct exchange *x, const struct websocket_handler *handl
         return UPGRADE_REQUIRED;
     }
     if (u->version == NULL || strcmp(u->version, "13") != 0) {
-        (void)error_field(err, "Sec-WebSocket-Version", "is 13");
+        (void)error_field(err, "Sec-WebSocket-Version", "must be 13");
         return UPGRADE_REQUIRED;
     }
     if (u->key == NULL || !is_websocket_key(u->key)) {
-        (void)error_field(err, "Sec-WebSocket-Key", "is 16 bytes in base64");
+        (void)error_field(err, "Sec-WebSocket-Key", "must be 16 bytes in base64");
         return 400;
     }
     if (handler->protocol != NULL && u->protocols != NULL &&

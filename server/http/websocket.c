@@ -127,13 +127,9 @@ static void on_wslay_message(wslay_event_context_ptr ctx,
 /* Cuts a sentence to what a close frame takes, between characters. */
 static size_t why_len(const char *why)
 {
-    size_t n = strnlen(why, WHY_MAX_BYTES + 1);
+    const size_t n = strnlen(why, WHY_MAX_BYTES + 1);
 
-    if (n <= WHY_MAX_BYTES)
-        return n;
-    for (n = WHY_MAX_BYTES; n > 0 && ((unsigned char)why[n] & 0xc0) == 0x80;)
-        n--;
-    return n;
+    return n <= WHY_MAX_BYTES ? n : utf8_complete_len(why, WHY_MAX_BYTES);
 }
 
 void websocket_end(struct websocket *w, unsigned code, const char *why)
@@ -141,8 +137,10 @@ void websocket_end(struct websocket *w, unsigned code, const char *why)
     if (w->has_ended || w->is_over)
         return;
     w->has_ended = true;
-    /* Fails where wslay has ended already, or without memory: then the time-out closes. */
-    (void)wslay_event_queue_close(w->wslay, (uint16_t)code, (const uint8_t *)why, why_len(why));
+    /* Fails also where wslay has ended already. Without memory for the frame it is over at once. */
+    if (wslay_event_queue_close(w->wslay, (uint16_t)code, (const uint8_t *)why, why_len(why)) ==
+        WSLAY_ERR_NOMEM)
+        w->is_over = true;
     wslay_event_shutdown_read(w->wslay);
     websocket_notify(w);
 }

@@ -17,7 +17,6 @@ struct websocket;
 
 /* Codes of a close frame. */
 enum {
-    WEBSOCKET_NORMAL = 1000,
     WEBSOCKET_GOING_AWAY = 1001,
     WEBSOCKET_PROTOCOL = 1002,
     WEBSOCKET_UNSUPPORTED = 1003, /* a binary message */
@@ -26,7 +25,6 @@ enum {
     WEBSOCKET_POLICY = 1008,
     WEBSOCKET_TOO_BIG = 1009,
     WEBSOCKET_INTERNAL = 1011,
-    WEBSOCKET_FULL = 1013,
 };
 
 enum {

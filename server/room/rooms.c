@@ -316,7 +316,7 @@ static enum status room_person_make(struct room_person **out, struct rooms *r, u
 
     if (strlen(name) > ROOM_PERSON_MAX_BYTES || !is_plain_line(name) ||
         utf8_count(name) > ROOM_PERSON_MAX_CHARS)
-        return error_field(err, "name", "is one line of at most %d characters",
+        return error_field(err, "name", "must be one line of at most %d characters",
                            ROOM_PERSON_MAX_CHARS);
     if (shared_limit_take(&r->n_people, principal, 1, err) != STATUS_OK)
         return err->status;
@@ -820,7 +820,9 @@ enum status room_say(struct room_reader *reader, const char *name, const struct 
         room_said_check(said, m->room, err) != STATUS_OK)
         return err->status;
     if (said->client_seq != 0 && said->client_seq <= m->client_seq)
-        return room_said_again(m, said, ret_seq, err);
+        return room_reader_act(reader, err) != STATUS_OK
+                   ? err->status
+                   : room_said_again(m, said, ret_seq, err); /* it looks through the log */
     if (said->client_seq > m->client_seq + 1)
         return error_because(err, STATUS_PRECONDITION, REASON_NONE, "client_seq",
                              "is %u, the next is %u", said->client_seq, m->client_seq + 1);

@@ -35,7 +35,7 @@ enum {
     ROOMS_MAX = 10000,
     ROOMS_MAX_PEOPLE = 20000,
     ROOMS_MAX_BYTES = 256 << 20, /* of all logs */
-    ROOM_ACTS_PER_S = 5,         /* says, joins, leaves and changes of typing, of a person */
+    ROOM_ACTS_PER_S = 5,         /* says, joins and changes of typing, of a person */
     ROOM_ACTS_AT_ONCE = 20,
     ROOM_GRACE_MS = 120 * 1000,
 };
@@ -77,7 +77,6 @@ struct room_member {
     struct room *room;
     struct room_person *person;
     uint32_t client_seq; /* the last */
-    uint32_t said_seq;   /* the entry of client_seq */
     uint64_t version;    /* of the room, when presence or typing changed last */
     bool is_typing;
     struct room_entry *left; /* its last entry, taken when it joined: leaving cannot fail */

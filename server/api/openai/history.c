@@ -98,7 +98,7 @@ static enum status history_load(json_t **out, const struct conversation *c, uint
     w = json_writer_begin(&text);
     json_begin_array(&w, NULL);
     history_write_system(options->system, options->system_len, &w);
-    for (uint32_t i = 1; rc == STATUS_OK && i <= n_turns; i++) {
+    for (uint32_t i = 1; rc == STATUS_OK && w.rc == STATUS_OK && i <= n_turns; i++) {
         struct turn_items items;
 
         rc = turn_items_read(&items, c, completed_turn_find(c->host.newest, i), arena, err);
