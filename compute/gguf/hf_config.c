@@ -365,8 +365,9 @@ static enum status check_near(const struct hf_family *f, const json_t *config, s
     static const char name[] = "router_jitter_noise";
     double near = f->near;
 
-    if (f->near == 0 || hf_json_f64(config, name, &near, err) == STATUS_NOT_FOUND ||
-        near == f->near)
+    if (hf_json_f64(config, name, &near, err) == STATUS_DATA_LOSS)
+        return err->status;
+    if (near == f->near)
         return STATUS_OK;
     return error_set(err, STATUS_UNIMPLEMENTED,
                      "key '%s' is not %g, and no other number is supported", name, f->near);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "cli/options/options.h"
 #include "cli/output/console.h"
 #include "cli/subprocess.h"
@@ -63,8 +64,10 @@ static enum status find_script(char out[PROGRAM_PATH_MAX], struct error *err)
         if (snprintf(out, PROGRAM_PATH_MAX, "%s/%s", path, scripts[i]) < PROGRAM_PATH_MAX &&
             access(out, R_OK) == 0)
             return STATUS_OK;
-    return error_set(err, STATUS_NOT_FOUND,
-                     "the program of these trainings is not installed: %s/%s", path, scripts[1]);
+    return error_set(
+        err, STATUS_NOT_FOUND,
+        "%s/%s is missing: install all files of Parley's archive, or run client/examples/train.py",
+        path, scripts[1]);
 }
 
 enum exit_code train_program_run(const struct verb *verb, int argc, char **argv)
@@ -72,12 +75,10 @@ enum exit_code train_program_run(const struct verb *verb, int argc, char **argv)
     const char *python = getenv("PARLEY_PYTHON");
     char script[PROGRAM_PATH_MAX], parleyd[PROGRAM_PATH_MAX];
     bool has_way = find_way(argc, argv) < argc;
-    const char **words = calloc((size_t)argc + 6, sizeof(words[0]));
+    const char **words = xalloc(((size_t)argc + 6) * sizeof(words[0]));
     struct error err;
     size_t n = 0;
 
-    if (words == NULL)
-        abort(); /* no memory for a few words */
     if (find_script(script, &err) != STATUS_OK ||
         program_path(parleyd, "parleyd", &err) != STATUS_OK) {
         console_error("%s", err.text);

@@ -37,16 +37,16 @@ struct end_key {
     const char *texts[6]; /* NULL ends the list */
 };
 
-enum { END_OF_SEQUENCE, END_BY_REPOSITORY = 4, END_BY_FILE = 5 }; /* in end_keys */
+enum { END_OF_SEQUENCE, END_BY_REPOSITORY = 4, END_BY_FILE }; /* in end_keys */
 
 static const struct end_key end_keys[] = {
     {"tokenizer.ggml.eos_token_id", {0}},
     {"tokenizer.ggml.eot_token_id", {0}},
     {"tokenizer.ggml.eom_token_id", {0}},
     {"tokenizer.ggml.fim_pad_token_id", {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>"}},
-    {"tokenizer.ggml.fim_rep_token_id",
-     {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
-    {"tokenizer.ggml.fim_sep_token_id", {"<|file_sep|>"}},
+    [END_BY_REPOSITORY] = {"tokenizer.ggml.fim_rep_token_id",
+                           {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
+    [END_BY_FILE] = {"tokenizer.ggml.fim_sep_token_id", {"<|file_sep|>"}},
 };
 
 /* The keys of the tokens for filling in, an older name of each, and the texts of control tokens

@@ -327,7 +327,8 @@ class TurnProgress:
             self.logprobs += event.piece.logprobs
             self.calls_behind += event.piece.tool_calls
             if piece.token_ids:
-                self.calls, self.calls_behind = self.calls + self.calls_behind, []
+                self.calls += self.calls_behind
+                self.calls_behind = []
                 piece.cursor = self.after = Cursor(self.generation, self.request.turn, event.piece.next_index)
                 self.behind, self.repeated = "", 0
             else:
