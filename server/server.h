@@ -28,7 +28,7 @@
     PART(vectors, vectors)               /* environments that clients opened */ \
     PART(work, work_table)               /* tasks, and the workers that compute them */ \
     PART(groups, groups)                 /* of processes */ \
-    PART(rooms, rooms)                   /* of people */ \
+    PART(rooms, rooms)                   /* of people and agents */ \
     PART(stores, stores)                 /* versioned values */ \
     PART(replays, replays)               /* tables of items to learn from */ \
     PART(connected, connect_calls)       /* calls by Connect */ \

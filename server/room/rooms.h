@@ -1,7 +1,7 @@
-/* A room is an append-only log that people read and write together. Whoever sees it has a place in
- * the log, a cursor, so a slow reader costs no buffer; what only matters now, presence and typing,
- * is a state that readers catch up with. A person comes back with a token after a lost connection,
- * and misses nothing. Rooms live in memory, until their last member leaves or is gone. All
+/* A room is an append-only log that people and agents read and write together. Whoever sees it has
+ * a place in the log, a cursor, so a slow reader costs no buffer; what only matters now, presence
+ * and typing, is a state that readers catch up with. A person comes back with a token after a lost
+ * connection, and misses nothing. A room ends with its last person, unless a world has it. All
  * functions are called on the loop. */
 #ifndef SERVER_ROOM_ROOMS_H
 #define SERVER_ROOM_ROOMS_H
@@ -17,8 +17,14 @@
 
 struct alarm;
 struct buf;
+struct conversations;
 struct env;
+struct models;
 struct principal;
+struct room;
+struct room_agent;
+struct room_person;
+struct room_reader;
 
 enum {
     ROOM_NAME_MAX_BYTES = 128,
@@ -26,18 +32,39 @@ enum {
     ROOM_PERSON_MAX_BYTES = 4 * ROOM_PERSON_MAX_CHARS,
     ROOM_ID_CHARS = 16,
     ROOM_TOKEN_CHARS = 32,
+    ROOM_CONVERSATION_CHARS = 32,
+    ROOM_ROLE_MAX_BYTES = 64,
     ROOM_TEXT_MAX_BYTES = 16 << 10,
     ROOM_MAX_QUICK_REPLIES = 16,
     ROOM_QUICK_REPLY_MAX_CHARS = 64,
     ROOM_MAX_MEMBERS = 64,
+    ROOM_MAX_AGENTS = 4,
+    ROOM_MAX_CHAIN = 4,              /* answers of agents to agents, without a person between */
+    ROOM_HEARD_MAX_BYTES = 64 << 10, /* of texts that an agent hears at once; the oldest go */
+    ROOM_PIECE_MAX_BYTES = 16 << 10,
     ROOM_MAX_ENTRIES = 1000, /* a longer log loses its oldest */
     ROOMS_OF_A_PERSON = 16,
+    ROOM_READERS_OF_A_PERSON = 16, /* connections */
+    ROOM_CURSORS_OF_A_READER = 32, /* rooms that it reads, and ends of rooms that it has not read */
+    ROOM_ACKS_OF_A_READER = 64,
     ROOMS_MAX = 10000,
     ROOMS_MAX_PEOPLE = 20000,
     ROOMS_MAX_BYTES = 256 << 20, /* of all logs */
     ROOM_ACTS_PER_S = 5,         /* says, joins and changes of typing, of a person */
     ROOM_ACTS_AT_ONCE = 20,
     ROOM_GRACE_MS = 120 * 1000,
+};
+
+enum room_kind { ROOM_PERSON, ROOM_AGENT, ROOM_WORLD };
+
+/* What a service of the server's own does about rooms. */
+struct rooms_service {
+    /* Asked first when a person wants to join a room of this name. Returns whether the service has
+     * taken the request; then *ret is its outcome. */
+    bool (*join)(void *self, struct room_reader *reader, const char *name, enum status *ret,
+                 struct error *err);
+    /* The person is gone, and freed afterwards. */
+    void (*person_closed)(void *self, struct room_person *p);
 };
 
 struct rooms {
@@ -50,9 +77,18 @@ struct rooms {
     struct shared_limit n_rooms, n_people, bytes;
     size_t n_readers;
     uint64_t n_said; /* entries of all rooms that people have written */
+    /* Where agents' conversations are; NULL: no agent can be invited. */
+    struct conversations *conversations;
+    struct models *models;
+    struct list notified;  /* of struct room_agent: it is to answer, or has said something */
+    struct list answering; /* of struct room_agent */
+    uint64_t n_begun, n_answers;
+    bool is_draining, is_ending;
+    const struct rooms_service *service; /* NULL: none */
+    void *service_self;
 };
 
-enum room_entry_kind { ROOM_JOINED, ROOM_SAID, ROOM_LEFT };
+enum room_entry_kind { ROOM_JOINED, ROOM_SAID, ROOM_LEFT, ROOM_FAILED };
 enum room_presence { ROOM_HERE, ROOM_AWAY };
 
 /* An entry of a log. It never changes. */
@@ -62,15 +98,20 @@ struct room_entry {
     uint32_t client_seq, reply_to; /* of ROOM_SAID; 0: none */
     uint64_t unix_ms;
     enum room_entry_kind kind;
-    char from[ROOM_ID_CHARS + 1];
+    enum room_kind from_kind;
+    char from[ROOM_ID_CHARS + 1];         /* "": a world */
     char name[ROOM_PERSON_MAX_BYTES + 1]; /* that from had then */
-    const char *text;                     /* of ROOM_SAID; of ROOM_LEFT the reason */
-    const char *const *quick_replies;     /* [n_quick_replies] */
+    const char *text; /* of ROOM_SAID; of ROOM_LEFT and ROOM_FAILED the reason */
+    /* Of what an agent has said: the place where the text is stored, and how it ended. */
+    char conversation[ROOM_CONVERSATION_CHARS + 1]; /* "": no agent has said it */
+    uint32_t generation, turn;
+    const char *finish_reason;        /* static */
+    const char *const *quick_replies; /* [n_quick_replies] */
     size_t n_quick_replies;
     size_t size_bytes; /* all of it */
 };
 
-/* A person in a room. */
+/* A person or an agent in a room. */
 struct room_member {
     struct link link; /* in its room's members */
     struct link of;   /* in its person's members */
@@ -79,6 +120,7 @@ struct room_member {
     uint32_t client_seq; /* the last */
     uint64_t version;    /* of the room, when presence or typing changed last */
     bool is_typing;
+    char role[ROOM_ROLE_MAX_BYTES + 1]; /* given by a world; "": none */
     struct room_entry *left; /* its last entry, taken when it joined: leaving cannot fail */
 };
 
@@ -86,8 +128,12 @@ struct room_member {
 struct room_reader {
     struct link link; /* in its person's readers */
     struct rooms *rooms;
-    struct room_person *person;            /* NULL: no hello yet */
-    struct list cursors;                   /* of struct room_cursor */
+    struct room_person *person; /* NULL: no hello yet */
+    struct list cursors;        /* [n_cursors] of struct room_cursor */
+    size_t n_cursors;
+    struct list acks; /* [n_acks] of struct room_ack, in the order of asking */
+    size_t n_acks;
+    uint64_t seen_waiting, seen_moved;     /* up to what its person was told */
     void (*notify)(struct room_reader *r); /* there is something for room_reader_next */
 };
 
@@ -100,7 +146,44 @@ struct room_said {
     uint32_t client_seq; /* the number that the person gives it in this room, from 1; 0: none */
 };
 
-enum room_frame_kind { ROOM_FRAME_SNAPSHOT, ROOM_FRAME_ENTRY, ROOM_FRAME_MEMBER, ROOM_FRAME_OUT };
+/* An answer to room_say: the entry of this number is in the log. */
+struct room_ack {
+    struct link link; /* in its reader's acks */
+    uint32_t client_seq, seq;
+    char room_name[ROOM_NAME_MAX_BYTES + 1];
+};
+
+/* A part of what an agent is saying. */
+struct room_piece {
+    const struct room_member *member;
+    const char *conversation;
+    uint32_t generation, turn;
+    uint64_t offset;  /* in bytes, of text in the answer */
+    const char *text; /* UTF-8, at most ROOM_PIECE_MAX_BYTES */
+};
+
+/* A person's place in a queue of people who are to be matched. */
+struct room_waiting {
+    char pool[ROOM_NAME_MAX_BYTES + 1];
+    uint32_t place, size, wanted; /* place from 1 */
+    uint64_t since_unix_ms, until_unix_ms;
+};
+
+/* A world has moved a person. The texts are static, or live as long as the rooms. */
+struct room_moved {
+    const char *from, *to, *why;
+};
+
+enum room_frame_kind {
+    ROOM_FRAME_SNAPSHOT,
+    ROOM_FRAME_ENTRY,
+    ROOM_FRAME_MEMBER,
+    ROOM_FRAME_OUT,
+    ROOM_FRAME_ACK,
+    ROOM_FRAME_PIECE,
+    ROOM_FRAME_WAITING,
+    ROOM_FRAME_MOVED,
+};
 
 /* What a reader is to be told next. It is valid until the next call of this header. */
 struct room_frame {
@@ -111,6 +194,23 @@ struct room_frame {
         *member; /* of ROOM_FRAME_MEMBER; of ROOM_FRAME_SNAPSHOT the reader's */
     const char *room_name;
     const char *why; /* of ROOM_FRAME_OUT: the reader's person is not in the room any more */
+    const struct room_ack *ack;         /* of ROOM_FRAME_ACK */
+    struct room_piece piece;            /* of ROOM_FRAME_PIECE */
+    const struct room_waiting *waiting; /* of ROOM_FRAME_WAITING */
+    struct room_moved moved;            /* of ROOM_FRAME_MOVED */
+};
+
+/* A world of the server's own that has a room. self is the world. */
+struct room_world {
+    /* Whether a person may say this. NULL: all may. */
+    enum status (*may_say)(void *self, struct room *room, struct room_person *p,
+                           const struct room_said *said, struct error *err);
+    /* A person or an agent has said something, which is in the log. The callee changes no room:
+     * it notes what happened, and acts later. Any of these may be NULL. */
+    void (*on_said)(void *self, struct room *room, struct room_person *p,
+                    const struct room_entry *entry);
+    /* A member has left or is gone. */
+    void (*on_left)(void *self, struct room *room, struct room_person *p, const char *why);
 };
 
 struct room {
@@ -118,8 +218,11 @@ struct room {
     struct rooms *rooms;
     uint32_t principal;
     struct list members;
-    size_t n_members;
-    struct list log; /* of struct room_entry */
+    size_t n_members, n_agents;     /* n_members counts the agents, too */
+    const struct room_world *world; /* NULL: the room is its members' own */
+    void *world_self;
+    unsigned n_chained; /* answers of agents since a person said something */
+    struct list log;    /* of struct room_entry */
     size_t n_entries;
     uint32_t next_seq;
     uint64_t version; /* counts changes of presence and typing */
@@ -131,8 +234,15 @@ void rooms_init(struct rooms *r, const struct env *env, uint64_t (*unix_ms)(void
                 struct alarm *alarm);
 /* No reader may be left. */
 void rooms_deinit(void *rooms);
-/* Has those leave whose grace is over. */
+/* Has those leave whose grace is over, and takes what agents have said. */
 void rooms_tick(void *rooms);
+/* Has agents begin no answer from now on. */
+void rooms_drain(void *rooms);
+/* Ends what agents are saying, since the server stops: nothing more becomes an entry. */
+void rooms_end(void *rooms);
+/* Sets where agents' conversations are. */
+void rooms_set_agents(struct rooms *r, struct conversations *all, struct models *models);
+void rooms_set_service(struct rooms *r, const struct rooms_service *service, void *self);
 void rooms_metrics(const struct rooms *r, struct buf *out);
 
 /* Makes a reader without a person. */
@@ -147,11 +257,22 @@ enum status room_reader_hello(struct room_reader *reader, const struct principal
 void room_reader_close(struct room_reader *reader);
 /* Finds what the reader is to be told next. False: nothing. */
 bool room_reader_next(struct room_reader *reader, struct room_frame *ret);
+/* Whether something that the reader's person has said is not in the log yet: an ack will come. */
+bool room_reader_waits(const struct room_reader *reader);
 
 const char *room_person_id(const struct room_person *p);
 const char *room_person_token(const struct room_person *p);
 const char *room_person_name(const struct room_person *p);
 enum room_presence room_person_presence(const struct room_person *p);
+enum room_kind room_person_kind(const struct room_person *p);
+uint32_t room_person_principal(const struct room_person *p);
+/* A pointer of the service's own. */
+void room_person_set_data(struct room_person *p, void *data);
+void *room_person_data(const struct room_person *p);
+/* What the person's readers are told next: its place in a queue, the newest alone (NULL: none); and
+ * that a world has moved it. */
+void room_person_waits(struct room_person *p, const struct room_waiting *waiting);
+void room_person_moved(struct room_person *p, const struct room_moved *moved);
 uint32_t room_first_seq(const struct room *room); /* that the log still has; next_seq: none */
 
 /* What the reader's person does. PRECONDITION before its hello, or where it is not in the room;
@@ -162,7 +283,8 @@ uint32_t room_first_seq(const struct room *room); /* that the log still has; nex
  * the reader's cursor. */
 enum status room_join(struct room_reader *reader, const char *name, uint32_t after_seq,
                       bool is_from_now, struct error *err) MUST_CHECK;
-/* Appends an entry; *ret_seq is its number. A client_seq that was used with the same words gives
+/* Appends an entry; *ret_seq is its number. The reader is told an ack when the entry is in the log.
+ * A client_seq that was used with the same words gives
  * the entry that was appended then; with other words it is EXISTS. PRECONDITION where one was left
  * out. */
 enum status room_say(struct room_reader *reader, const char *name, const struct room_said *said,
@@ -171,5 +293,54 @@ enum status room_type(struct room_reader *reader, const char *name, bool on,
                       struct error *err) MUST_CHECK;
 /* Leaves the room. All readers of the person are told so. */
 enum status room_leave(struct room_reader *reader, const char *name, struct error *err) MUST_CHECK;
+
+/* When an agent answers. */
+enum room_policy {
+    ROOM_WHEN_NAMED,
+    ROOM_EVERY_TURN, /* of a person */
+    ROOM_EVERY_N,    /* turns of people */
+    ROOM_WHEN_ASKED, /* by room_ask */
+};
+
+struct room_invitation {
+    const char *model;  /* "": the default model */
+    const char *name;   /* "": the model's name, as far as it fits */
+    const char *system; /* "": the model's own */
+    enum room_policy policy;
+    uint32_t every;      /* of ROOM_EVERY_N */
+    uint32_t max_tokens; /* of an answer; 0: ROOM_ANSWER_TOKENS */
+};
+enum { ROOM_ANSWER_TOKENS = 256, ROOM_SYSTEM_MAX_BYTES = 16 << 10 };
+
+/* An agent joins, by the wish of a member; leaves; ends what it is saying. */
+enum status room_reader_invite(struct room_reader *reader, const char *name,
+                               const struct room_invitation *i, struct error *err) MUST_CHECK;
+enum status room_reader_dismiss(struct room_reader *reader, const char *name,
+                                const char *participant, struct error *err) MUST_CHECK;
+enum status room_reader_stop(struct room_reader *reader, const char *name,
+                             struct error *err) MUST_CHECK;
+
+/* What worlds do. */
+
+struct room *rooms_find(const struct rooms *r, uint32_t principal, const char *name);
+/* Makes a room that only its world gives members to, and that stays until room_end. EXISTS where
+ * there is one of this name. */
+enum status room_create(struct room **out, struct rooms *r, uint32_t principal, const char *name,
+                        const struct room_world *world, void *self, struct error *err) MUST_CHECK;
+/* Makes the person a member. All its readers are told a snapshot and the entries from now on. Does
+ * nothing if it is a member. */
+enum status room_add(struct room *room, struct room_person *p, const char *role,
+                     struct error *err) MUST_CHECK;
+/* Has a member leave; why lives as long as the rooms. A room without a world may be freed. */
+void room_remove(struct room *room, struct room_person *p, const char *why);
+/* The world says something. */
+enum status room_tell(struct room *room, const struct room_said *said,
+                      struct error *err) MUST_CHECK;
+enum status room_invite(struct room_person **out, struct room *room,
+                        const struct room_invitation *i, struct error *err) MUST_CHECK;
+/* Has an agent answer now, or once its present answer ends. */
+void room_ask(struct room_person *agent);
+/* Has all members leave, and frees the room. */
+void room_end(struct room *room, const char *why);
 
 #endif

@@ -114,7 +114,8 @@ def talk(parley):
     both = [(1, "Ann", "JOINED", ""), (2, "Bob", "JOINED", "")]
     assert entries(bob.until("entry", lambda e: e["seq"] == 2)) == entries(ann.until("entry", lambda e: e["seq"] == 2)) == both
     ann.send(typing={"room": "den", "on": True})
-    assert bob.expect("member") == {"room": "den", "participant": ann.welcome["participant"], "name": "Ann", "presence": "ROOM_PRESENCE_HERE", "typing": True}
+    assert bob.expect("member") == {"room": "den", "participant": ann.welcome["participant"], "name": "Ann", "presence": "ROOM_PRESENCE_HERE", "typing": True,
+                                    "kind": "ROOM_KIND_PERSON"}
     said = {"room": "den", "text": "tea or coffee? \u2615", "clientSeq": 1, "quickReplies": ["tea", "coffee"]}
     ann.send(say=said)
     assert ann.until("ack")[-1]["ack"] == {"room": "den", "clientSeq": 1, "seq": 3}
@@ -248,6 +249,66 @@ def rules(parley):
         one.close()
 
 
+def spoken(frames):
+    """What agents have said, by participant and turn, put together from the pieces, where each begins where the one before ends."""
+    texts = {}
+    for piece in (f["piece"] for f in frames if "piece" in f):
+        at = piece["participant"], piece["turn"]
+        assert int(piece.get("offset", 0)) == len(texts.get(at, "").encode()), (piece, texts)
+        texts[at] = texts.get(at, "") + piece["text"]
+    return texts
+
+
+def of(name):
+    return lambda entry: entry["name"] == name and entry["kind"] in ("ROOM_ENTRY_KIND_SAID", "ROOM_ENTRY_KIND_FAILED")
+
+
+def agents(parley):
+    """An agent hears everybody, and answers by its policy: what it says comes in pieces and is an entry, which names its turn."""
+    ann, bob = Socket(parley, "Ann"), Socket(parley, "Bob")
+    ann.join("agents")
+    bob.join("agents")
+    for wrong, code, says in [({"agent": "none"}, "NOT_FOUND", "none"), ({"policy": "ROOM_POLICY_EVERY_N"}, "INVALID_ARGUMENT", "every"),
+                              ({"name": "two\nlines"}, "INVALID_ARGUMENT", "line"), ({"policy": 9}, "INVALID_ARGUMENT", "policy"), ({"room": "attic"}, "FAILED_PRECONDITION", "join"),
+                              ({"system": "x" * 16385}, "INVALID_ARGUMENT", "system")]:
+        ann.send(invite={"room": "agents", "agent": "echo"} | wrong)
+        error = ann.until("error")[-1]["error"]
+        assert error["code"] == code and says in error["message"], (wrong, error)
+    ann.send(invite={"room": "agents", "agent": "echo", "name": "Echo"})
+    came = ann.until("entry", lambda e: e["name"] == "Echo")[-1]["entry"]
+    assert came["kind"] == "ROOM_ENTRY_KIND_JOINED" and came["fromKind"] == "ROOM_KIND_AGENT", came
+    ann.say("agents", "It rains. Echoes do not count.", 1)
+    bob.say("agents", "It pours.", 1)
+    bob.say("agents", "What do you say, echo?", 2)
+    for one in ann, bob:
+        frames = one.until("entry", of("Echo"))
+        said = frames[-1]["entry"]
+        assert said["text"].endswith("Bob: What do you say, echo?"), said
+        assert said["kind"] == "ROOM_ENTRY_KIND_SAID" and said["turn"] == said["generation"] == 1 and said["finishReason"] == "stop" and said["seq"] == 7, said
+        assert spoken(frames) in ({}, {(came["participant"], 1): said["text"]}), frames  # it says all at once
+    conversation = json.load(urllib.request.urlopen(f"http://{parley.http}/v1/conversations/{said['conversation']}/items?order=asc", timeout=children.PATIENCE))
+    heard = [c["text"] for item in conversation["data"] for c in item["content"]]
+    assert heard == ["Ann: It rains. Echoes do not count.", "Bob: It pours.", "Bob: What do you say, echo?", said["text"]], heard
+    # The second agent answers every second text of a person, and names the first one, who answers that.
+    bob.send(invite={"room": "agents", "agent": "echo", "name": "Second", "policy": "ROOM_POLICY_EVERY_N", "every": 2})
+    ann.say("agents", "one", 2)
+    ann.say("agents", "echo, two", 3)
+    frames = ann.until("entry", of("Second"))
+    assert of("Echo")([f["entry"] for f in frames if "entry" in f][-2]) and frames[-1]["entry"]["text"].endswith("Ann: echo, two"), frames
+    # They name each other for ever, but for the bound on answers to answers.
+    frames = ann.until("entry", of("Echo"))
+    assert frames[-1]["entry"]["text"].startswith("Second: "), frames[-1]
+    ann.send(dismiss={"room": "agents", "participant": came["participant"]})
+    assert ann.until("entry", lambda e: e["kind"] == "ROOM_ENTRY_KIND_LEFT")[-1]["entry"]["text"] == "dismissed"
+    ann.send(dismiss={"room": "agents", "participant": bob.welcome["participant"]})
+    assert ann.until("error")[-1]["error"]["code"] == "NOT_FOUND"
+    late = Socket(parley, "Late")
+    assert [(m["name"], m["kind"]) for m in late.join("agents")["members"]] == [
+        ("Ann", "ROOM_KIND_PERSON"), ("Bob", "ROOM_KIND_PERSON"), ("Second", "ROOM_KIND_AGENT"), ("Late", "ROOM_KIND_PERSON")]
+    for one in ann, bob, late:
+        one.close()
+
+
 def slow(parley):
     """Who reads nothing for a while gets all of it later, in order."""
     reader, speakers = Socket(parley, "Slow"), [Socket(parley, f"Speaker {i}") for i in range(4)]
@@ -354,7 +415,7 @@ def apart(parleyd, folder):
 def main():
     parleyd = sys.argv[1]
     with children.Daemon(parleyd, "--http", "127.0.0.1:0") as parley:
-        for test in (talk, comes_back, other_wires, by_post, rules, slow, crowd, stops):
+        for test in (talk, comes_back, other_wires, by_post, rules, agents, slow, crowd, stops):
             test(parley)
             print(f"{test.__name__}: good", flush=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -77,16 +77,30 @@ static bool room_frames_say(struct room_response *out, struct room_reader *reade
     struct error err;
     uint32_t seq;
 
-    if (room_say(reader, m->room, &said, &seq, &err) != STATUS_OK)
-        return room_frames_refuse(out, &err, m->room, m->client_seq);
-    room_response_init(out);
-    parley__v1__room_ack__init(&out->ack);
-    out->ack.room = m->room;
-    out->ack.client_seq = m->client_seq;
-    out->ack.seq = seq;
-    out->message.frame_case = PARLEY__V1__ROOMS_ATTACH_RESPONSE__FRAME_ACK;
-    out->message.ack = &out->ack;
-    return true;
+    return room_say(reader, m->room, &said, &seq, &err) != STATUS_OK &&
+           room_frames_refuse(out, &err, m->room, m->client_seq); /* else an ack comes */
+}
+
+static enum status room_frames_invite(struct room_reader *reader, const Parley__V1__RoomInvite *m,
+                                      struct error *err)
+{
+    static const enum room_policy policies[] = {
+        [PARLEY__V1__ROOM_POLICY__ROOM_POLICY_UNSPECIFIED] = ROOM_WHEN_NAMED,
+        [PARLEY__V1__ROOM_POLICY__ROOM_POLICY_NAMED] = ROOM_WHEN_NAMED,
+        [PARLEY__V1__ROOM_POLICY__ROOM_POLICY_EVERY_TURN] = ROOM_EVERY_TURN,
+        [PARLEY__V1__ROOM_POLICY__ROOM_POLICY_EVERY_N] = ROOM_EVERY_N,
+        [PARLEY__V1__ROOM_POLICY__ROOM_POLICY_WORLD] = ROOM_WHEN_ASKED,
+    };
+    struct room_invitation i = {.model = m->agent,
+                                .name = m->name,
+                                .system = m->system,
+                                .every = m->every,
+                                .max_tokens = m->max_tokens};
+
+    if ((size_t)m->policy >= sizeof(policies) / sizeof(policies[0]))
+        return error_field(err, "policy", "is %d, there is no such one", (int)m->policy);
+    i.policy = policies[m->policy];
+    return room_reader_invite(reader, m->room, &i, err);
 }
 
 bool room_frames_take(struct room_response *out, struct room_reader *reader,
@@ -113,16 +127,40 @@ bool room_frames_take(struct room_response *out, struct room_reader *reader,
         room = request->leave->room;
         rc = room_leave(reader, room, &err);
         break;
+    case PARLEY__V1__ROOMS_ATTACH_REQUEST__FRAME_INVITE:
+        room = request->invite->room;
+        rc = room_frames_invite(reader, request->invite, &err);
+        break;
+    case PARLEY__V1__ROOMS_ATTACH_REQUEST__FRAME_DISMISS:
+        room = request->dismiss->room;
+        rc = room_reader_dismiss(reader, room, request->dismiss->participant, &err);
+        break;
+    case PARLEY__V1__ROOMS_ATTACH_REQUEST__FRAME_STOP:
+        room = request->stop->room;
+        rc = room_reader_stop(reader, room, &err);
+        break;
     default:
         room = unconst("");
         rc = error_set(&err, STATUS_INVALID,
-                       "the frame is empty: it has hello, join, say, typing or leave");
+                       "the frame is empty: it has hello, join, say, typing, leave, invite, "
+                       "dismiss or stop");
         break;
     }
     return rc == STATUS_OK ? false : room_frames_refuse(out, &err, room, 0);
 }
 
 /* --- what a reader is told --- */
+
+static Parley__V1__RoomKind room_kind_of(enum room_kind kind)
+{
+    static const Parley__V1__RoomKind kinds[] = {
+        [ROOM_PERSON] = PARLEY__V1__ROOM_KIND__ROOM_KIND_PERSON,
+        [ROOM_AGENT] = PARLEY__V1__ROOM_KIND__ROOM_KIND_AGENT,
+        [ROOM_WORLD] = PARLEY__V1__ROOM_KIND__ROOM_KIND_WORLD,
+    };
+
+    return kinds[kind];
+}
 
 static void write_room_member(Parley__V1__RoomMember *out, const struct room_frame *frame,
                               const struct room_member *m)
@@ -135,6 +173,8 @@ static void write_room_member(Parley__V1__RoomMember *out, const struct room_fra
                         ? PARLEY__V1__ROOM_PRESENCE__ROOM_PRESENCE_HERE
                         : PARLEY__V1__ROOM_PRESENCE__ROOM_PRESENCE_AWAY;
     out->typing = m->is_typing;
+    out->kind = room_kind_of(room_person_kind(m->person));
+    out->role = unconst(m->role);
 }
 
 static void write_room_snapshot(struct room_response *out, const struct room_frame *frame)
@@ -162,6 +202,7 @@ static void write_room_entry(Parley__V1__RoomEntry *out, const struct room_frame
         [ROOM_JOINED] = PARLEY__V1__ROOM_ENTRY_KIND__ROOM_ENTRY_KIND_JOINED,
         [ROOM_SAID] = PARLEY__V1__ROOM_ENTRY_KIND__ROOM_ENTRY_KIND_SAID,
         [ROOM_LEFT] = PARLEY__V1__ROOM_ENTRY_KIND__ROOM_ENTRY_KIND_LEFT,
+        [ROOM_FAILED] = PARLEY__V1__ROOM_ENTRY_KIND__ROOM_ENTRY_KIND_FAILED,
     };
     const struct room_entry *e = frame->entry;
 
@@ -177,6 +218,46 @@ static void write_room_entry(Parley__V1__RoomEntry *out, const struct room_frame
     out->quick_replies = (char **)e->quick_replies;
     out->reply_to = e->reply_to;
     out->client_seq = e->client_seq;
+    out->from_kind = room_kind_of(e->from_kind);
+    if (e->conversation[0] == '\0')
+        return;
+    out->conversation = unconst(e->conversation);
+    out->generation = e->generation;
+    out->turn = e->turn;
+    out->finish_reason = unconst(e->finish_reason);
+}
+
+static void write_room_ack(Parley__V1__RoomAck *out, const struct room_ack *ack)
+{
+    parley__v1__room_ack__init(out);
+    out->room = unconst(ack->room_name);
+    out->client_seq = ack->client_seq;
+    out->seq = ack->seq;
+}
+
+static void write_room_piece(Parley__V1__RoomPiece *out, const struct room_frame *frame)
+{
+    const struct room_piece *piece = &frame->piece;
+
+    parley__v1__room_piece__init(out);
+    out->room = unconst(frame->room_name);
+    out->participant = unconst(room_person_id(piece->member->person));
+    out->conversation = unconst(piece->conversation);
+    out->generation = piece->generation;
+    out->turn = piece->turn;
+    out->offset = piece->offset;
+    out->text = unconst(piece->text);
+}
+
+static void write_room_waiting(Parley__V1__RoomWaiting *out, const struct room_waiting *w)
+{
+    parley__v1__room_waiting__init(out);
+    out->pool = unconst(w->pool);
+    out->place = w->place;
+    out->size = w->size;
+    out->wanted = w->wanted;
+    out->since_unix_ms = (int64_t)w->since_unix_ms;
+    out->until_unix_ms = (int64_t)w->until_unix_ms;
 }
 
 bool room_frames_next(struct room_response *out, struct room_reader *reader)
@@ -208,6 +289,29 @@ bool room_frames_next(struct room_response *out, struct room_reader *reader)
         out->left.why = unconst(frame.why);
         out->message.frame_case = PARLEY__V1__ROOMS_ATTACH_RESPONSE__FRAME_LEFT;
         out->message.left = &out->left;
+        break;
+    case ROOM_FRAME_ACK:
+        write_room_ack(&out->ack, frame.ack);
+        out->message.frame_case = PARLEY__V1__ROOMS_ATTACH_RESPONSE__FRAME_ACK;
+        out->message.ack = &out->ack;
+        break;
+    case ROOM_FRAME_PIECE:
+        write_room_piece(&out->piece, &frame);
+        out->message.frame_case = PARLEY__V1__ROOMS_ATTACH_RESPONSE__FRAME_PIECE;
+        out->message.piece = &out->piece;
+        break;
+    case ROOM_FRAME_WAITING:
+        write_room_waiting(&out->waiting, frame.waiting);
+        out->message.frame_case = PARLEY__V1__ROOMS_ATTACH_RESPONSE__FRAME_WAITING;
+        out->message.waiting = &out->waiting;
+        break;
+    case ROOM_FRAME_MOVED:
+        parley__v1__room_moved__init(&out->moved);
+        out->moved.from = unconst(frame.moved.from);
+        out->moved.to = unconst(frame.moved.to);
+        out->moved.why = unconst(frame.moved.why);
+        out->message.frame_case = PARLEY__V1__ROOMS_ATTACH_RESPONSE__FRAME_MOVED;
+        out->message.moved = &out->moved;
         break;
     }
     return true;

@@ -76,12 +76,12 @@ static void rooms_write_ready(struct call *call, void *state)
         call_read(call);
     } else if (room_frames_next(&next, &r->reader)) {
         call_write(call, &next.message.base, false);
-    } else if (r->is_closing) {
+    } else if (r->is_closing && !room_reader_waits(&r->reader)) {
         rooms_finish(r, NULL);
     }
 }
 
-static void rooms_drain(struct call *call, void *state)
+static void rooms_call_drain(struct call *call, void *state)
 {
     struct rooms_call *r = state;
     struct error err;
@@ -106,7 +106,7 @@ static void rooms_attach(struct call *call)
 {
     static const struct call_handler handler = {.on_write_ready = rooms_write_ready,
                                                 .message = rooms_message,
-                                                .drain = rooms_drain,
+                                                .drain = rooms_call_drain,
                                                 .on_close = rooms_close};
     struct rooms_call *r = call_state(call, sizeof(*r));
 

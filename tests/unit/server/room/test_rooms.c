@@ -99,6 +99,8 @@ static const char *told(struct room_reader *reader)
             (void)snprintf(at, room, "snapshot %u..%u;", room_first_seq(f.room), f.room->next_seq);
         else if (f.kind == ROOM_FRAME_OUT)
             (void)snprintf(at, room, "out of %s, %s;", f.room_name, f.why);
+        else if (f.kind == ROOM_FRAME_ACK)
+            ck_assert_uint_gt(f.ack->seq, 0); /* tests of numbers look at it */
         else if (f.kind == ROOM_FRAME_MEMBER)
             (void)snprintf(at, room, "%s is %s%s;", room_person_name(f.member->person),
                            room_person_presence(f.member->person) == ROOM_HERE ? "here" : "away",
@@ -189,6 +191,7 @@ START_TEST(test_numbers)
     for (int i = 0; i < ROOM_MAX_ENTRIES; i++) {
         pass_ms(1000);
         ck_assert_int_eq(say(&bob, "den", "on and on", 0), STATUS_OK);
+        (void)told(&bob);
     }
     ck_assert_int_eq(room_say(&ann, "den", &first, &seq, &err), STATUS_PRECONDITION);
     room_reader_close(&ann);
@@ -214,6 +217,7 @@ START_TEST(test_slow)
     for (int i = 0; i < 2 * ROOM_MAX_ENTRIES; i++) {
         pass_ms(1000);
         ck_assert_int_eq(say(&ann, "den", "a line", 0), STATUS_OK);
+        (void)told(&ann);
         if (i == ROOM_MAX_ENTRIES)
             held = r.bytes.held;
     }

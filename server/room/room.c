@@ -1,10 +1,10 @@
-/* Rooms, the people in them, and the cursors of their connections. An entry is appended once, and
+/* Rooms, who is in them, and the cursors of their connections. An entry is appended once, and
  * each cursor points to the next entry that its reader is to take; presence and typing have a
  * version, up to which a cursor has seen them.
  *
  * A person whose last connection is lost is away, and after a while leaves by rooms_tick. What is
  * needed for that is allocated when the person joins, so leaving never fails. */
-#include "server/room/rooms.h"
+#include "server/room/room_parts.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -22,21 +22,6 @@ static const struct limit_kind kind_of_rooms = {"rooms", NULL, "room"};
 static const struct limit_kind kind_of_people = {"people in rooms", NULL, NULL};
 static const struct limit_kind kind_of_room_bytes = {"bytes of rooms' logs", NULL, "text"};
 
-struct room_person {
-    struct hash_node node; /* in rooms.by_token */
-    struct link away;      /* in rooms.away, while no reader is there */
-    struct list members;   /* of struct room_member */
-    size_t n_members;
-    struct list readers;
-    uint32_t principal;
-    uint64_t gone_us;   /* when its grace is over, while it is away */
-    uint64_t acted_us;  /* up to when its acts are counted */
-    uint64_t credit_us; /* how long it could act without waiting */
-    char id[ROOM_ID_CHARS + 1];
-    char token[ROOM_TOKEN_CHARS + 1];
-    char name[ROOM_PERSON_MAX_BYTES + 1];
-};
-
 /* A reader's place in a room. */
 struct room_cursor {
     struct link link;  /* in its room's cursors, while room is not NULL */
@@ -47,7 +32,8 @@ struct room_cursor {
     struct room_entry *at; /* the next to take; NULL: all are taken */
     uint64_t seen;         /* the room's version */
     bool wants_snapshot;
-    const char *why; /* where room is NULL; static */
+    const char *why;                          /* where room is NULL; static */
+    struct room_heard heard[ROOM_MAX_AGENTS]; /* by the agents' slots */
     char room_name[ROOM_NAME_MAX_BYTES + 1];
 };
 
@@ -60,9 +46,23 @@ void rooms_init(struct rooms *r, const struct env *env, uint64_t (*unix_ms)(void
     hash_init(&r->by_name, env);
     hash_init(&r->by_token, NULL); /* tokens are random */
     list_init(&r->away);
+    list_init(&r->notified);
+    list_init(&r->answering);
     shared_limit_init(&r->n_rooms, &kind_of_rooms, ROOMS_MAX);
     shared_limit_init(&r->n_people, &kind_of_people, ROOMS_MAX_PEOPLE);
     shared_limit_init(&r->bytes, &kind_of_room_bytes, ROOMS_MAX_BYTES);
+}
+
+void rooms_set_agents(struct rooms *r, struct conversations *all, struct models *models)
+{
+    r->conversations = all;
+    r->models = models;
+}
+
+void rooms_set_service(struct rooms *r, const struct rooms_service *service, void *self)
+{
+    r->service = service;
+    r->service_self = self;
 }
 
 /* --- entries --- */
@@ -72,11 +72,11 @@ static void copy_room_text(char *out, size_t size, const char *text)
     (void)snprintf(out, size, "%s", text);
 }
 
-/* Makes an entry with copies of what is said, and takes its bytes of the limit. */
-static enum status room_entry_make(struct room_entry **out, struct rooms *r,
-                                   const struct room_person *p, enum room_entry_kind kind,
-                                   const struct room_said *said, struct error *err)
+enum status room_entry_make(struct room_entry **out, struct room *room, const struct room_person *p,
+                            enum room_entry_kind kind, const struct room_said *said,
+                            struct error *err)
 {
+    struct rooms *r = room->rooms;
     size_t size =
         sizeof(struct room_entry) + said->n_quick_replies * sizeof(char *) + strlen(said->text) + 1;
     struct room_entry *e;
@@ -85,19 +85,22 @@ static enum status room_entry_make(struct room_entry **out, struct rooms *r,
 
     for (size_t i = 0; i < said->n_quick_replies; i++)
         size += strlen(said->quick_replies[i]) + 1;
-    if (shared_limit_take(&r->bytes, p->principal, size, err) != STATUS_OK)
+    if (shared_limit_take(&r->bytes, room->principal, size, err) != STATUS_OK)
         return err->status;
     e = try_alloc(1, size);
     if (e == NULL) {
-        shared_limit_give(&r->bytes, p->principal, size);
+        shared_limit_give(&r->bytes, room->principal, size);
         return error_no_memory(err, size, "an entry of a room");
     }
     e->kind = kind;
     e->client_seq = said->client_seq;
     e->reply_to = said->reply_to;
     e->size_bytes = size;
-    copy_room_text(e->from, sizeof(e->from), p->id);
-    copy_room_text(e->name, sizeof(e->name), p->name);
+    e->from_kind = p == NULL ? ROOM_WORLD : p->kind;
+    if (p != NULL) {
+        copy_room_text(e->from, sizeof(e->from), p->id);
+        copy_room_text(e->name, sizeof(e->name), p->name);
+    }
     quick = (const char **)(void *)(e + 1);
     at = (char *)(quick + said->n_quick_replies);
     e->quick_replies = quick;
@@ -131,7 +134,7 @@ static struct room_entry *room_entry_at(struct link *l)
     return l == NULL ? NULL : container_of(l, struct room_entry, link);
 }
 
-static void room_notify(struct room *room)
+void room_notify(struct room *room)
 {
     for (struct link *l = list_first(&room->cursors); l != NULL; l = list_next(&room->cursors, l)) {
         struct room_reader *reader = container_of(l, struct room_cursor, link)->reader;
@@ -159,8 +162,29 @@ static void room_drop_oldest(struct room *room)
     room_entry_free(e, room->rooms, room->principal);
 }
 
-/* Takes e. */
-static void room_append(struct room *room, struct room_entry *e)
+static struct room_person *room_person_of(const struct room *room, const char *id)
+{
+    for (struct link *l = list_first(&room->members); l != NULL; l = list_next(&room->members, l)) {
+        struct room_person *p = container_of(l, struct room_member, link)->person;
+
+        if (strcmp(p->id, id) == 0)
+            return p;
+    }
+    return NULL;
+}
+
+/* What the room's own do about an entry. */
+static void room_entry_tell(struct room *room, const struct room_entry *e)
+{
+    struct room_person *p = e->kind == ROOM_SAID ? room_person_of(room, e->from) : NULL;
+
+    if (p != NULL && room->world != NULL && room->world->on_said != NULL)
+        room->world->on_said(room->world_self, room, p, e);
+    if (room->n_agents > 0)
+        room_agents_hear(room, e);
+}
+
+void room_append(struct room *room, struct room_entry *e)
 {
     e->seq = room->next_seq++;
     e->unix_ms = room->rooms->unix_ms();
@@ -174,6 +198,7 @@ static void room_append(struct room *room, struct room_entry *e)
     }
     if (room->n_entries > ROOM_MAX_ENTRIES)
         room_drop_oldest(room);
+    room_entry_tell(room, e);
     room_notify(room);
 }
 
@@ -184,7 +209,7 @@ static uint64_t room_hash(const struct rooms *r, uint32_t principal, const char 
     return hash_text(&r->by_name, hash_bytes(&r->by_name, 0, &principal, sizeof(principal)), name);
 }
 
-static struct room *room_find(const struct rooms *r, uint32_t principal, const char *name)
+struct room *rooms_find(const struct rooms *r, uint32_t principal, const char *name)
 {
     struct hash_node *n = hash_first(&r->by_name, room_hash(r, principal, name));
 
@@ -224,6 +249,8 @@ static enum status room_name_check(const char *name, struct error *err)
     return STATUS_OK;
 }
 
+static struct room_entry *room_member_free(struct room_member *m, const char *why);
+
 static enum status room_open(struct room **out, struct rooms *r, uint32_t principal,
                              const char *name, struct error *err)
 {
@@ -248,19 +275,27 @@ static enum status room_open(struct room **out, struct rooms *r, uint32_t princi
     return STATUS_OK;
 }
 
-static void room_close_if_empty(struct room *room)
+static void room_free(struct room *room)
 {
     struct rooms *r = room->rooms;
     struct link *l;
 
-    if (room->n_members > 0)
-        return;
+    while ((l = list_first(&room->members)) != NULL)
+        room_member_free(container_of(l, struct room_member, link), NULL);
     assert(list_is_empty(&room->cursors));
     while ((l = list_pop(&room->log)) != NULL)
         room_entry_free(room_entry_at(l), r, room->principal);
     hash_remove(&r->by_name, &room->node);
     shared_limit_give(&r->n_rooms, room->principal, 1);
     free(room);
+}
+
+/* A room that is its members' own ends with the last person: agents alone have nobody to talk to.
+ */
+static void room_close_if_empty(struct room *room)
+{
+    if (room->n_members == room->n_agents && room->world == NULL)
+        room_free(room);
 }
 
 /* --- people --- */
@@ -282,7 +317,50 @@ const char *room_person_name(const struct room_person *p)
 
 enum room_presence room_person_presence(const struct room_person *p)
 {
-    return list_is_empty(&p->readers) ? ROOM_AWAY : ROOM_HERE;
+    return p->kind == ROOM_PERSON && list_is_empty(&p->readers) ? ROOM_AWAY : ROOM_HERE;
+}
+
+enum room_kind room_person_kind(const struct room_person *p)
+{
+    return p->kind;
+}
+
+uint32_t room_person_principal(const struct room_person *p)
+{
+    return p->principal;
+}
+
+void room_person_set_data(struct room_person *p, void *data)
+{
+    p->data = data;
+}
+
+void *room_person_data(const struct room_person *p)
+{
+    return p->data;
+}
+
+static void room_person_notify(const struct room_person *p)
+{
+    for (struct link *l = list_first(&p->readers); l != NULL; l = list_next(&p->readers, l)) {
+        struct room_reader *reader = container_of(l, struct room_reader, link);
+
+        reader->notify(reader);
+    }
+}
+
+void room_person_waits(struct room_person *p, const struct room_waiting *waiting)
+{
+    p->waiting = waiting == NULL ? (struct room_waiting){.place = 0} : *waiting;
+    p->waiting_version++;
+    room_person_notify(p);
+}
+
+void room_person_moved(struct room_person *p, const struct room_moved *moved)
+{
+    p->moved = *moved;
+    p->moved_version++;
+    room_person_notify(p);
 }
 
 static void draw_hex(const struct rooms *r, char *out, size_t n_chars)
@@ -309,15 +387,37 @@ static struct room_person *room_person_find(const struct rooms *r, uint32_t prin
     return NULL;
 }
 
+enum status room_person_name_check(const char *name, struct error *err)
+{
+    if (strlen(name) > ROOM_PERSON_MAX_BYTES || !is_plain_line(name) ||
+        utf8_count(name) > ROOM_PERSON_MAX_CHARS)
+        return error_field(err, "name", "must be one line of at most %d characters",
+                           ROOM_PERSON_MAX_CHARS);
+    return STATUS_OK;
+}
+
+void room_person_init(struct room_person *p, const struct rooms *r, enum room_kind kind,
+                      uint32_t principal, const char *name)
+{
+    list_init(&p->members);
+    list_init(&p->readers);
+    link_init(&p->away);
+    p->kind = kind;
+    p->principal = principal;
+    draw_hex(r, p->id, ROOM_ID_CHARS);
+    if (name[0] == '\0')
+        (void)snprintf(p->name, sizeof(p->name), "guest %.4s", p->id);
+    else
+        copy_room_text(p->name, sizeof(p->name), name);
+}
+
 static enum status room_person_make(struct room_person **out, struct rooms *r, uint32_t principal,
                                     const char *name, struct error *err)
 {
     struct room_person *p = NULL;
 
-    if (strlen(name) > ROOM_PERSON_MAX_BYTES || !is_plain_line(name) ||
-        utf8_count(name) > ROOM_PERSON_MAX_CHARS)
-        return error_field(err, "name", "must be one line of at most %d characters",
-                           ROOM_PERSON_MAX_CHARS);
+    if (room_person_name_check(name, err) != STATUS_OK)
+        return err->status;
     if (shared_limit_take(&r->n_people, principal, 1, err) != STATUS_OK)
         return err->status;
     p = try_alloc(1, sizeof(*p));
@@ -325,18 +425,10 @@ static enum status room_person_make(struct room_person **out, struct rooms *r, u
         shared_limit_give(&r->n_people, principal, 1);
         return error_no_memory(err, sizeof(*p), "a person");
     }
-    list_init(&p->members);
-    list_init(&p->readers);
-    link_init(&p->away);
-    p->principal = principal;
+    room_person_init(p, r, ROOM_PERSON, principal, name);
     p->acted_us = env_now_us(r->env);
     p->credit_us = ROOM_ACTS_AT_ONCE * act_us;
-    draw_hex(r, p->id, ROOM_ID_CHARS);
     draw_hex(r, p->token, ROOM_TOKEN_CHARS);
-    if (name[0] == '\0')
-        (void)snprintf(p->name, sizeof(p->name), "guest %.4s", p->id);
-    else
-        copy_room_text(p->name, sizeof(p->name), name);
     hash_add(&r->by_token, &p->node, hash_text(&r->by_token, 0, p->token));
     *out = p;
     return STATUS_OK;
@@ -374,7 +466,7 @@ static struct room_member *room_member_find(const struct room_person *p, const c
     return NULL;
 }
 
-static void room_member_changed(struct room_member *m)
+void room_member_changed(struct room_member *m)
 {
     m->version = ++m->room->version;
     room_notify(m->room);
@@ -393,15 +485,15 @@ static enum status room_member_open(struct room_member **out, struct room *room,
 
     if (room->n_members >= ROOM_MAX_MEMBERS)
         return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "room",
-                             "the room is full: %d people are in it", ROOM_MAX_MEMBERS);
-    rc = room_entry_make(&joined, r, p, ROOM_JOINED, &nothing, err);
+                             "the room is full: %d are in it", ROOM_MAX_MEMBERS);
+    rc = room_entry_make(&joined, room, p, ROOM_JOINED, &nothing, err);
     if (rc == STATUS_OK)
-        rc = room_entry_make(&left, r, p, ROOM_LEFT, &gone, err);
+        rc = room_entry_make(&left, room, p, ROOM_LEFT, &gone, err);
     if (rc == STATUS_OK && (m = try_alloc(1, sizeof(*m))) == NULL)
         rc = error_no_memory(err, sizeof(*m), "a member of a room");
     if (rc != STATUS_OK) {
-        room_entry_free(joined, r, p->principal);
-        room_entry_free(left, r, p->principal);
+        room_entry_free(joined, r, room->principal);
+        room_entry_free(left, r, room->principal);
         return rc;
     }
     m->room = room;
@@ -411,6 +503,7 @@ static enum status room_member_open(struct room_member **out, struct room *room,
     list_push(&room->members, &m->link);
     list_push(&p->members, &m->of);
     room->n_members++;
+    room->n_agents += p->kind == ROOM_AGENT;
     p->n_members++;
     *ret_joined = joined;
     *out = m;
@@ -427,10 +520,12 @@ static void room_cursor_out(struct room_cursor *c, const char *why)
     c->reader->notify(c->reader);
 }
 
-/* why is static: "left", "gone". */
-static void room_member_leave(struct room_member *m, const char *why)
+/* Frees m, and the agent that it is of. Returns the entry of its end, to be appended; NULL where
+ * why is NULL: the room ends, and nobody reads it. */
+static struct room_entry *room_member_free(struct room_member *m, const char *why)
 {
     struct room *room = m->room;
+    struct room_person *p = m->person;
     struct room_entry *left = m->left;
     struct link *l = list_first(&room->cursors), *next;
 
@@ -444,11 +539,41 @@ static void room_member_leave(struct room_member *m, const char *why)
     list_remove(&m->link);
     list_remove(&m->of);
     room->n_members--;
-    m->person->n_members--;
+    room->n_agents -= p->kind == ROOM_AGENT;
+    p->n_members--;
     free(m);
-    left->text = why;
-    room_append(room, left);
+    if (why == NULL) {
+        room_entry_free(left, room->rooms, room->principal);
+        left = NULL;
+    } else {
+        left->text = why;
+    }
+    if (p->kind == ROOM_AGENT)
+        room_agent_free(p->agent);
+    return left;
+}
+
+void room_member_leave(struct room_member *m, const char *why)
+{
+    struct room *room = m->room;
+    struct room_person *p =
+        m->person->kind == ROOM_AGENT ? NULL : m->person; /* an agent is freed */
+
+    room_append(room, room_member_free(m, why));
+    if (p != NULL && room->world != NULL && room->world->on_left != NULL)
+        room->world->on_left(room->world_self, room, p, why);
     room_close_if_empty(room);
+}
+
+enum status room_member_join(struct room_member **out, struct room *room, struct room_person *p,
+                             struct error *err)
+{
+    struct room_entry *joined = NULL;
+
+    if (room_member_open(out, room, p, &joined, err) != STATUS_OK)
+        return err->status;
+    room_append(room, joined);
+    return STATUS_OK;
 }
 
 static void room_person_close(struct room_person *p, struct rooms *r)
@@ -458,6 +583,8 @@ static void room_person_close(struct room_person *p, struct rooms *r)
     assert(list_is_empty(&p->readers));
     while ((l = list_first(&p->members)) != NULL)
         room_member_leave(container_of(l, struct room_member, of), "gone");
+    if (r->service != NULL && r->service->person_closed != NULL)
+        r->service->person_closed(r->service_self, p);
     if (link_is_on(&p->away))
         list_remove(&p->away);
     hash_remove(&r->by_token, &p->node);
@@ -478,9 +605,25 @@ void rooms_tick(void *rooms)
     const uint64_t now = env_now_us(r->env);
     struct room_person *p = NULL;
 
+    room_agents_tick(r);
     while ((p = room_first_away(r)) != NULL && p->gone_us <= now)
         room_person_close(p, r);
     alarm_set(r->alarm, p == NULL ? 0 : p->gone_us);
+    if (!list_is_empty(&r->notified))
+        alarm_by(r->alarm, now);
+}
+
+void rooms_drain(void *rooms)
+{
+    ((struct rooms *)rooms)->is_draining = true;
+}
+
+void rooms_end(void *rooms)
+{
+    struct rooms *r = rooms;
+
+    r->is_draining = r->is_ending = true;
+    room_agents_end(r);
 }
 
 void rooms_deinit(void *rooms)
@@ -506,6 +649,7 @@ void room_reader_init(struct room_reader *reader, struct rooms *r,
 {
     *reader = (struct room_reader){.rooms = r, .notify = notify};
     list_init(&reader->cursors);
+    list_init(&reader->acks);
 }
 
 enum status room_reader_hello(struct room_reader *reader, const struct principal *who,
@@ -524,9 +668,18 @@ enum status room_reader_hello(struct room_reader *reader, const struct principal
         if (p == NULL)
             return error_because(err, STATUS_NOT_FOUND, REASON_NONE, "token",
                                  "nobody has this token any more: say hello without one");
+        if (p->n_readers >= ROOM_READERS_OF_A_PERSON)
+            return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "token",
+                                 "a person has at most %d connections: close one",
+                                 ROOM_READERS_OF_A_PERSON);
     }
     list_push(&p->readers, &reader->link);
+    p->n_readers++;
     reader->person = p;
+    reader->seen_waiting = reader->seen_moved = 0;
+    if (p->waiting.place == 0)
+        reader->seen_waiting = p->waiting_version;
+    reader->seen_moved = p->moved_version;
     r->n_readers++;
     if (!link_is_on(&p->away))
         return STATUS_OK;
@@ -541,6 +694,7 @@ static void room_cursor_free(struct room_cursor *c)
     if (c->room != NULL)
         list_remove(&c->link);
     list_remove(&c->of);
+    c->reader->n_cursors--;
     free(c);
 }
 
@@ -552,10 +706,13 @@ void room_reader_close(struct room_reader *reader)
 
     while ((l = list_first(&reader->cursors)) != NULL)
         room_cursor_free(container_of(l, struct room_cursor, of));
+    while ((l = list_pop(&reader->acks)) != NULL)
+        free(container_of(l, struct room_ack, link));
     if (p == NULL)
         return;
     reader->person = NULL;
     list_remove(&reader->link);
+    p->n_readers--;
     r->n_readers--;
     if (!list_is_empty(&p->readers))
         return;
@@ -587,6 +744,21 @@ static struct room_member *room_cursor_unseen(const struct room_cursor *c)
     return first;
 }
 
+/* What agents are saying: a piece of one of them, from where the cursor has come to. */
+static bool room_cursor_next_piece(struct room_cursor *c, struct room_piece *ret)
+{
+    struct link *l = list_first(&c->room->members);
+
+    for (; l != NULL; l = list_next(&c->room->members, l)) {
+        const struct room_member *m = container_of(l, struct room_member, link);
+
+        ret->member = m;
+        if (m->person->kind == ROOM_AGENT && room_agent_next_piece(m->person, c->heard, ret))
+            return true;
+    }
+    return false;
+}
+
 static bool room_cursor_next(struct room_cursor *c, struct room_frame *ret)
 {
     struct room *room = c->room;
@@ -611,6 +783,10 @@ static bool room_cursor_next(struct room_cursor *c, struct room_frame *ret)
         c->at = room_entry_at(list_next(&room->log, &c->at->link));
         return true;
     }
+    if (room->n_agents > 0 && room_cursor_next_piece(c, &ret->piece)) {
+        ret->kind = ROOM_FRAME_PIECE;
+        return true;
+    }
     m = room_cursor_unseen(c);
     c->seen = m == NULL ? room->version : m->version;
     ret->kind = ROOM_FRAME_MEMBER;
@@ -618,9 +794,45 @@ static bool room_cursor_next(struct room_cursor *c, struct room_frame *ret)
     return m != NULL;
 }
 
+static bool room_reader_next_ack(struct room_reader *reader, struct room_frame *ret)
+{
+    static struct room_ack ack; /* of one that is freed here */
+    struct link *l = list_pop(&reader->acks);
+
+    if (l == NULL)
+        return false;
+    ack = *container_of(l, struct room_ack, link);
+    free(container_of(l, struct room_ack, link));
+    reader->n_acks--;
+    *ret = (struct room_frame){.kind = ROOM_FRAME_ACK, .room_name = ack.room_name, .ack = &ack};
+    return true;
+}
+
+/* What the reader's person is told beside its rooms. */
+static bool room_reader_next_own(struct room_reader *reader, struct room_frame *ret)
+{
+    const struct room_person *p = reader->person;
+
+    if (p == NULL)
+        return false;
+    if (reader->seen_moved != p->moved_version) {
+        reader->seen_moved = p->moved_version;
+        *ret = (struct room_frame){.kind = ROOM_FRAME_MOVED, .moved = p->moved};
+        return true;
+    }
+    if (reader->seen_waiting == p->waiting_version)
+        return false;
+    reader->seen_waiting = p->waiting_version;
+    *ret = (struct room_frame){.kind = ROOM_FRAME_WAITING, .waiting = &p->waiting};
+    return p->waiting.place > 0;
+}
+
 bool room_reader_next(struct room_reader *reader, struct room_frame *ret)
 {
     struct link *l = list_first(&reader->cursors), *next;
+
+    if (room_reader_next_ack(reader, ret) || room_reader_next_own(reader, ret))
+        return true;
 
     for (; l != NULL; l = next) {
         struct room_cursor *c = container_of(l, struct room_cursor, of);
@@ -685,6 +897,7 @@ static struct room_cursor *room_cursor_get(struct room_reader *reader, struct ro
 
     if (c != NULL || (c = try_alloc(1, sizeof(*c))) == NULL)
         return c;
+    reader->n_cursors++;
     c->room = room;
     c->reader = reader;
     copy_room_text(c->room_name, sizeof(c->room_name), room->name);
@@ -698,12 +911,19 @@ static enum status room_enter(struct room_reader *reader, struct room *room, uin
 {
     struct room_person *p = reader->person;
     struct room_member *m = room_member_find(p, room->name);
-    struct room_entry *joined = NULL;
     struct room_cursor *c;
 
+    if (m == NULL && room->world != NULL)
+        return error_because(err, STATUS_PRECONDITION, REASON_NONE, "room",
+                             "the room is a world's, which alone lets people in");
     if (m == NULL && p->n_members >= ROOMS_OF_A_PERSON)
         return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "room",
                              "a person is in at most %d rooms: leave one", ROOMS_OF_A_PERSON);
+    if (reader->n_cursors >= ROOM_CURSORS_OF_A_READER && room_cursor_find(reader, room) == NULL)
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "room",
+                             "the connection has %d rooms and frames 'left' that it has not read: "
+                             "read what was sent",
+                             ROOM_CURSORS_OF_A_READER);
     if (!is_from_now && after_seq >= room->next_seq)
         return error_because(err, STATUS_RANGE, REASON_NONE, "after_seq",
                              "the room has no entry %u, its last is %u", after_seq,
@@ -711,13 +931,11 @@ static enum status room_enter(struct room_reader *reader, struct room *room, uin
     c = room_cursor_get(reader, room);
     if (c == NULL)
         return error_no_memory(err, sizeof(*c), "a reader of a room");
-    if (m == NULL && room_member_open(&m, room, p, &joined, err) != STATUS_OK) {
+    if (m == NULL && room_member_join(&m, room, p, err) != STATUS_OK) {
         room_cursor_free(c);
         return err->status;
     }
     c->member = m;
-    if (joined != NULL)
-        room_append(room, joined);
     room_cursor_set(c, after_seq, is_from_now);
     return STATUS_OK;
 }
@@ -725,20 +943,51 @@ static enum status room_enter(struct room_reader *reader, struct room *room, uin
 enum status room_join(struct room_reader *reader, const char *name, uint32_t after_seq,
                       bool is_from_now, struct error *err)
 {
+    const struct rooms *r = reader->rooms;
     struct room *room;
     enum status rc = room_reader_act(reader, err);
 
     if (rc == STATUS_OK)
         rc = room_name_check(name, err);
-    if (rc != STATUS_OK)
+    if (rc != STATUS_OK || (r->service != NULL && r->service->join != NULL &&
+                            r->service->join(r->service_self, reader, name, &rc, err)))
         return rc;
-    room = room_find(reader->rooms, reader->person->principal, name);
+    room = rooms_find(reader->rooms, reader->person->principal, name);
     if (room == NULL &&
         room_open(&room, reader->rooms, reader->person->principal, name, err) != STATUS_OK)
         return err->status;
     rc = room_enter(reader, room, after_seq, is_from_now, err);
     room_close_if_empty(room);
     return rc;
+}
+
+/* --- answers --- */
+
+/* The ack of an entry; *out is told once the entry is in the log. */
+static enum status room_ack_make(struct room_ack **out, struct room_reader *reader,
+                                 const struct room *room, uint32_t client_seq, struct error *err)
+{
+    struct room_ack *ack = NULL;
+
+    if (reader->n_acks >= ROOM_ACKS_OF_A_READER)
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                             "%d acks of the connection are not read: read what was sent",
+                             ROOM_ACKS_OF_A_READER);
+    ack = try_alloc(1, sizeof(*ack));
+    if (ack == NULL)
+        return error_no_memory(err, sizeof(*ack), "an answer");
+    ack->client_seq = client_seq;
+    copy_room_text(ack->room_name, sizeof(ack->room_name), room->name);
+    *out = ack;
+    return STATUS_OK;
+}
+
+static void room_ack_send(struct room_ack *ack, struct room_reader *reader, uint32_t seq)
+{
+    ack->seq = seq;
+    list_push(&reader->acks, &ack->link);
+    reader->n_acks++;
+    reader->notify(reader);
 }
 
 static enum status room_reader_member(struct room_member **out, struct room_reader *reader,
@@ -810,32 +1059,58 @@ static enum status room_said_again(const struct room_member *m, const struct roo
                          m->client_seq + 1);
 }
 
+/* Appends what is said, and makes its answer. */
+static enum status room_member_say(struct room_member *m, struct room_reader *reader,
+                                   const struct room_said *said, uint32_t *ret_seq,
+                                   struct error *err)
+{
+    struct room *room = m->room;
+    struct room_ack *ack = NULL;
+    struct room_entry *e;
+
+    if (room_ack_make(&ack, reader, room, said->client_seq, err) != STATUS_OK)
+        return err->status;
+    if (room_entry_make(&e, room, m->person, ROOM_SAID, said, err) != STATUS_OK) {
+        free(ack);
+        return err->status;
+    }
+    if (said->client_seq != 0)
+        m->client_seq = said->client_seq;
+    m->is_typing = false; /* the entry says so */
+    room->n_chained = 0;
+    reader->rooms->n_said++;
+    *ret_seq = room->next_seq;
+    room_append(room, e);
+    room_ack_send(ack, reader, *ret_seq);
+    return STATUS_OK;
+}
+
 enum status room_say(struct room_reader *reader, const char *name, const struct room_said *said,
                      uint32_t *ret_seq, struct error *err)
 {
     struct room_member *m;
-    struct room_entry *e;
+    struct room_ack *ack = NULL;
 
     if (room_reader_member(&m, reader, name, err) != STATUS_OK ||
         room_said_check(said, m->room, err) != STATUS_OK)
         return err->status;
-    if (said->client_seq != 0 && said->client_seq <= m->client_seq)
-        return room_reader_act(reader, err) != STATUS_OK
-                   ? err->status
-                   : room_said_again(m, said, ret_seq, err); /* it looks through the log */
+    if (said->client_seq != 0 && said->client_seq <= m->client_seq) { /* it looks through the log */
+        if (room_reader_act(reader, err) != STATUS_OK ||
+            room_said_again(m, said, ret_seq, err) != STATUS_OK ||
+            room_ack_make(&ack, reader, m->room, said->client_seq, err) != STATUS_OK)
+            return err->status;
+        room_ack_send(ack, reader, *ret_seq);
+        return STATUS_OK;
+    }
     if (said->client_seq > m->client_seq + 1)
         return error_because(err, STATUS_PRECONDITION, REASON_NONE, "client_seq",
                              "is %u, the next is %u", said->client_seq, m->client_seq + 1);
-    if (room_reader_act(reader, err) != STATUS_OK ||
-        room_entry_make(&e, reader->rooms, m->person, ROOM_SAID, said, err) != STATUS_OK)
+    if (room_reader_act(reader, err) != STATUS_OK)
         return err->status;
-    if (said->client_seq != 0)
-        m->client_seq = said->client_seq;
-    m->is_typing = false; /* the entry says so */
-    reader->rooms->n_said++;
-    *ret_seq = m->room->next_seq;
-    room_append(m->room, e);
-    return STATUS_OK;
+    if (m->room->world != NULL && m->room->world->may_say != NULL &&
+        m->room->world->may_say(m->room->world_self, m->room, m->person, said, err) != STATUS_OK)
+        return err->status;
+    return room_member_say(m, reader, said, ret_seq, err);
 }
 
 enum status room_type(struct room_reader *reader, const char *name, bool on, struct error *err)
@@ -863,6 +1138,148 @@ enum status room_leave(struct room_reader *reader, const char *name, struct erro
     return STATUS_OK;
 }
 
+bool room_reader_waits(const struct room_reader *reader)
+{
+    return reader->n_acks > 0;
+}
+
+/* --- agents, by the wish of members --- */
+
+enum status room_reader_invite(struct room_reader *reader, const char *name,
+                               const struct room_invitation *i, struct error *err)
+{
+    struct room_person *agent;
+    struct room_member *m;
+
+    if (room_reader_member(&m, reader, name, err) != STATUS_OK ||
+        room_reader_act(reader, err) != STATUS_OK)
+        return err->status;
+    if (m->room->world != NULL)
+        return error_because(err, STATUS_PRECONDITION, REASON_NONE, "room",
+                             "the room is a world's, which alone invites agents");
+    return room_invite(&agent, m->room, i, err);
+}
+
+enum status room_reader_dismiss(struct room_reader *reader, const char *name,
+                                const char *participant, struct error *err)
+{
+    struct room_member *m;
+    struct room_person *p;
+
+    if (room_reader_member(&m, reader, name, err) != STATUS_OK ||
+        room_reader_act(reader, err) != STATUS_OK)
+        return err->status;
+    p = room_person_of(m->room, participant);
+    if (p == NULL || p->kind != ROOM_AGENT || m->room->world != NULL)
+        return error_because(err, STATUS_NOT_FOUND, REASON_NONE, "participant",
+                             "'%.32s' is no agent that members have invited", participant);
+    room_remove(m->room, p, "dismissed");
+    return STATUS_OK;
+}
+
+enum status room_reader_stop(struct room_reader *reader, const char *name, struct error *err)
+{
+    struct room_member *m;
+
+    if (room_reader_member(&m, reader, name, err) != STATUS_OK ||
+        room_reader_act(reader, err) != STATUS_OK)
+        return err->status;
+    for (struct link *l = list_first(&m->room->members); l != NULL;
+         l = list_next(&m->room->members, l))
+        room_agent_stop(container_of(l, struct room_member, link)->person);
+    return STATUS_OK;
+}
+
+/* --- what worlds do --- */
+
+enum status room_create(struct room **out, struct rooms *r, uint32_t principal, const char *name,
+                        const struct room_world *world, void *self, struct error *err)
+{
+    if (room_name_check(name, err) != STATUS_OK)
+        return err->status;
+    if (rooms_find(r, principal, name) != NULL)
+        return error_because(err, STATUS_EXISTS, REASON_NONE, "room", "'%.80s' is there", name);
+    if (room_open(out, r, principal, name, err) != STATUS_OK)
+        return err->status;
+    (*out)->world = world;
+    (*out)->world_self = self;
+    return STATUS_OK;
+}
+
+enum status room_add(struct room *room, struct room_person *p, const char *role, struct error *err)
+{
+    struct room_member *m = room_member_find(p, room->name);
+    struct link *l;
+
+    if (m != NULL)
+        return STATUS_OK;
+    if (p->n_members >= ROOMS_OF_A_PERSON)
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "room",
+                             "a person is in at most %d rooms: leave one", ROOMS_OF_A_PERSON);
+    for (l = list_first(&p->readers); l != NULL; l = list_next(&p->readers, l)) {
+        struct room_reader *reader = container_of(l, struct room_reader, link);
+
+        if (room_cursor_get(reader, room) == NULL) {
+            (void)error_no_memory(err, sizeof(struct room_cursor), "a reader of a room");
+            break;
+        }
+    }
+    if (l == NULL && room_member_join(&m, room, p, err) == STATUS_OK)
+        copy_room_text(m->role, sizeof(m->role), role);
+    for (l = list_first(&p->readers); l != NULL; l = list_next(&p->readers, l)) {
+        struct room_cursor *c = room_cursor_find(container_of(l, struct room_reader, link), room);
+
+        if (c != NULL && m == NULL) {
+            room_cursor_free(c);
+        } else if (c != NULL) {
+            c->member = m;
+            room_cursor_set(c, room->next_seq - 2, false); /* from its own coming on */
+        }
+    }
+    return m == NULL ? err->status : STATUS_OK;
+}
+
+void room_remove(struct room *room, struct room_person *p, const char *why)
+{
+    struct room_member *m = room_member_find(p, room->name);
+
+    if (m != NULL)
+        room_member_leave(m, why);
+}
+
+enum status room_tell(struct room *room, const struct room_said *said, struct error *err)
+{
+    struct room_entry *e;
+
+    if (room_said_check(said, room, err) != STATUS_OK ||
+        room_entry_make(&e, room, NULL, ROOM_SAID, said, err) != STATUS_OK)
+        return err->status;
+    room_append(room, e);
+    return STATUS_OK;
+}
+
+void room_end(struct room *room, const char *why)
+{
+    struct link *l = list_first(&room->members), *next;
+
+    room->world = NULL; /* it is not told, and the last to leave frees the room */
+    if (room->n_members == room->n_agents) {
+        room_free(room);
+        return;
+    }
+    for (; l != NULL; l = next) {
+        struct room_member *m = container_of(l, struct room_member, link);
+        const bool is_last =
+            m->person->kind == ROOM_PERSON && room->n_members == room->n_agents + 1;
+
+        next = list_next(&room->members, l);
+        if (m->person->kind == ROOM_PERSON)
+            room_member_leave(m, why);
+        if (is_last)
+            return;
+    }
+}
+
 /* --- metrics --- */
 
 void rooms_metrics(const struct rooms *r, struct buf *out)
@@ -875,6 +1292,8 @@ void rooms_metrics(const struct rooms *r, struct buf *out)
         METRIC("gauge", "parley_rooms_bytes", "Bytes of the rooms' logs.", rooms, bytes.held),
         METRIC("counter", "parley_rooms_said_total", "What people have said in rooms.", rooms,
                n_said),
+        METRIC("counter", "parley_rooms_answers_total", "What agents have said in rooms.", rooms,
+               n_answers),
     };
 
     METRIC_ROWS(out, rows, r);

@@ -1,0 +1,527 @@
+/* Agents in rooms. Each has a conversation of its own, and hears what others say without having to
+ * answer: when it is to answer, all that was said since its last turn becomes the messages of one
+ * turn, each with its speaker's name. What it says streams to the readers as pieces, and is an
+ * entry when the turn is complete.
+ *
+ * The domain of conversations notifies inside its own functions, so an agent that was notified is
+ * put into a list, which rooms_tick goes through. */
+#include <assert.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "agents/message_extras.h"
+#include "agents/reply/reply_format.h"
+#include "base/alarm.h"
+#include "base/alloc.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "server/conversation/conversation.h"
+#include "server/conversation/opening.h"
+#include "server/conversation/reader.h"
+#include "server/model/model.h"
+#include "server/model/models.h"
+#include "server/room/room_parts.h"
+
+struct room_agent {
+    struct room_person person;
+    struct room *room;
+    struct room_member *member;
+    unsigned slot; /* no other agent of the room has it */
+    enum room_policy policy;
+    uint32_t every;
+    uint32_t n_unanswered; /* of ROOM_EVERY_N: texts of people since its last answer */
+    uint32_t heard;        /* up to this entry all is in its turns */
+    bool is_called;        /* it is to answer once its present answer has ended */
+    struct conversation_id conversation;
+    char conversation_text[CONVERSATION_ID_CHARS];
+    /* Of its present answer. */
+    bool is_answering;
+    struct link answering;            /* in rooms.answering */
+    uint64_t answer;                  /* which one of the rooms */
+    uint32_t generation, turn, hears; /* hears: heard, once the turn is complete */
+    struct turn_reader reader;
+    struct buf words;
+    struct link notified; /* in rooms.notified */
+};
+
+enum { ROOM_AGENT_MAX_ARENA_BYTES = 1 << 20 };
+
+/* --- what it hears --- */
+
+/* The length of the text that the agent is told of an entry. */
+static size_t heard_len(const struct room_entry *e)
+{
+    return strlen(e->name) + sizeof(": ") - 1 + strlen(e->text);
+}
+
+static bool room_agent_hears(const struct room_agent *a, const struct room_entry *e)
+{
+    return e->kind == ROOM_SAID && e->seq > a->heard && strcmp(e->from, a->person.id) != 0;
+}
+
+/* The first entry of those that the agent hears: the newest ones that together are not too long. */
+static struct link *room_agent_first_heard(const struct room_agent *a)
+{
+    const struct list *log = &a->room->log;
+    struct link *first = NULL;
+    size_t n_bytes = 0;
+
+    for (struct link *l = list_last(log); l != NULL && l != &log->head; l = l->prev) {
+        const struct room_entry *e = container_of(l, struct room_entry, link);
+
+        if (e->seq <= a->heard)
+            break;
+        if (!room_agent_hears(a, e))
+            continue;
+        n_bytes += heard_len(e);
+        if (first != NULL && n_bytes > ROOM_HEARD_MAX_BYTES)
+            break;
+        first = l;
+    }
+    return first;
+}
+
+/* The speaker's name goes to a template that reads it, else before the text. */
+static enum status room_agent_message(struct message *out, const struct room_entry *e,
+                                      bool takes_names, struct arena *arena, struct error *err)
+{
+    const struct message_extras x = {.name = {e->name, strlen(e->name)}};
+    const size_t len = strlen(e->text), name_len = strlen(e->name);
+    enum status rc = STATUS_OK;
+    struct buf more;
+    char *text;
+
+    *out = (struct message){.role = ROLE_USER, .text = e->text, .len = len};
+    if (name_len == 0)
+        return STATUS_OK;
+    if (!takes_names) {
+        text = arena_alloc(arena, name_len + 2 + len + 1, 1);
+        if (text == NULL)
+            return error_no_memory(err, len, "what an agent hears");
+        memcpy(text, e->name, name_len);
+        memcpy(text + name_len, ": ", 2);
+        memcpy(text + name_len + 2, e->text, len + 1);
+        out->text = text;
+        out->len = name_len + 2 + len;
+        return STATUS_OK;
+    }
+    buf_init(&more, SIZE_MAX);
+    if (message_extras_write(&more, &x) != STATUS_OK ||
+        (out->more = arena_strndup(arena, more.data, more.len)) == NULL)
+        rc = error_no_memory(err, more.len, "a speaker's name");
+    out->more_len = more.len;
+    buf_deinit(&more);
+    return rc;
+}
+
+/* The messages of the agent's next turn. */
+static enum status room_agent_gather(const struct room_agent *a, struct turn_request *out,
+                                     bool takes_names, struct arena *arena, struct error *err)
+{
+    const struct list *log = &a->room->log;
+    struct link *first = room_agent_first_heard(a);
+    struct message *messages;
+    size_t n = 0;
+
+    for (struct link *l = first; l != NULL; l = list_next(log, l))
+        n += room_agent_hears(a, container_of(l, struct room_entry, link));
+    if (n == 0)
+        return error_set(err, STATUS_PRECONDITION, "nothing was said since its last answer");
+    messages = arena_alloc(arena, n, sizeof(messages[0]));
+    if (messages == NULL)
+        return error_no_memory(err, n * sizeof(messages[0]), "what an agent hears");
+    out->messages = messages;
+    for (struct link *l = first; l != NULL; l = list_next(log, l)) {
+        const struct room_entry *e = container_of(l, struct room_entry, link);
+
+        if (room_agent_hears(a, e) && room_agent_message(&messages[out->n_messages++], e,
+                                                         takes_names, arena, err) != STATUS_OK)
+            return err->status;
+    }
+    return STATUS_OK;
+}
+
+/* --- what it says --- */
+
+/* Appends an entry of the agent's. Without memory, or behind the limit of bytes, there is none. */
+static bool room_agent_append(struct room_agent *a, enum room_entry_kind kind, const char *text,
+                              const char *finish_reason)
+{
+    const struct room_said said = {.text = text};
+    struct room_entry *e;
+    struct error err;
+
+    if (room_entry_make(&e, a->room, &a->person, kind, &said, &err) != STATUS_OK) {
+        log_warn("room_entry", "conversation=%s turn=%u error=\"%s\"", a->conversation_text,
+                 a->turn, err.text);
+        return false;
+    }
+    if (kind == ROOM_SAID) {
+        memcpy(e->conversation, a->conversation_text, sizeof(e->conversation));
+        e->generation = a->generation;
+        e->turn = a->turn;
+        e->finish_reason = finish_reason;
+        a->room->n_chained++;
+        a->room->rooms->n_answers++;
+    }
+    room_append(a->room, e);
+    return true;
+}
+
+static void room_agent_notified(void *arg)
+{
+    struct room_agent *a = arg;
+    struct rooms *r = a->room->rooms;
+
+    if (link_is_on(&a->notified))
+        return;
+    list_push(&r->notified, &a->notified);
+    alarm_by(r->alarm, env_now_us(r->env));
+}
+
+/* Begins an answer to what was said since the last one. */
+static enum status room_agent_begin(struct room_agent *a, struct error *err)
+{
+    struct rooms *r = a->room->rooms;
+    struct turn_request request = {.is_detached = true};
+    struct conversation *c = conversations_get(r->conversations, &a->conversation);
+    const struct reply_format *format;
+    struct arena arena;
+    enum status rc;
+
+    if (c == NULL)
+        return error_set(err, STATUS_NOT_FOUND,
+                         "its conversation was closed: dismiss it, and invite it again");
+    format = c->host.model->info.text.reply_format;
+    arena_init(&arena, ROOM_AGENT_MAX_ARENA_BYTES);
+    rc = room_agent_gather(a, &request, format != NULL && format->takes_names, &arena, err);
+    if (rc == STATUS_OK) {
+        a->turn = c->host.n_turns + c->host.n_live + 1;
+        a->generation = c->host.generation;
+        a->hears = a->room->next_seq - 1;
+        reader_init(&a->reader, room_agent_notified, a);
+        rc = conversation_turn(c, &request, &a->reader, err);
+    }
+    arena_deinit(&arena);
+    return rc;
+}
+
+static void room_agent_answer(struct room_agent *a)
+{
+    struct rooms *r = a->room->rooms;
+    struct error err;
+
+    if (r->is_draining)
+        return;
+    a->is_called = false;
+    if (room_agent_first_heard(a) == NULL)
+        return; /* it has answered that, with what came before it was called */
+    a->n_unanswered = 0;
+    if (room_agent_begin(a, &err) != STATUS_OK) {
+        (void)room_agent_append(a, ROOM_FAILED, err.text, NULL);
+        return;
+    }
+    a->answer = ++r->n_begun;
+    a->is_answering = true;
+    list_push(&r->answering, &a->answering);
+    a->member->is_typing = true;
+    room_member_changed(a->member);
+    room_agent_notified(a); /* what runs on this loop may have begun */
+}
+
+/* Ends the reading of the present answer. */
+static void room_agent_leave_turn(struct room_agent *a)
+{
+    if (!a->is_answering)
+        return;
+    reader_close(&a->reader, STATUS_CANCELLED);
+    list_remove(&a->answering);
+    a->is_answering = false;
+}
+
+static void room_agent_done(struct room_agent *a, const struct turn_event *event,
+                            const struct error *why)
+{
+    const char *words = a->words.len == 0 ? "" : a->words.data;
+    bool is_told;
+
+    room_agent_leave_turn(a);
+    a->member->is_typing = false; /* the entry says so */
+    if (why == NULL) {
+        a->heard = a->hears;
+        is_told = room_agent_append(a, ROOM_SAID, words, finish_name(event->finish));
+    } else {
+        is_told = room_agent_append(a, ROOM_FAILED, why->text, NULL);
+    }
+    if (!is_told)
+        room_member_changed(a->member);
+    buf_clear(&a->words);
+}
+
+/* Takes what the agent has said since. */
+static void room_agent_read(struct room_agent *a)
+{
+    struct turn_event event;
+    struct error err;
+    bool has_piece = false;
+
+    while (a->is_answering && reader_next(&a->reader, &event)) {
+        if (event.kind == EVENT_PIECE) {
+            has_piece = true;
+            if (buf_append(&a->words, event.piece.text, event.piece.len) == STATUS_OK)
+                continue;
+            reader_cancel(&a->reader);
+            (void)error_no_memory(&err, a->words.len + event.piece.len, "what an agent says");
+            room_agent_done(a, &event, &err);
+        } else if (event.kind == EVENT_DONE) {
+            room_agent_done(a, &event, NULL);
+        } else if (event.kind == EVENT_FAILED) {
+            err = *event.err; /* it is the reader's */
+            room_agent_done(a, &event, &err);
+        }
+    }
+    if (has_piece)
+        room_notify(a->room);
+    if (a->is_called && !a->is_answering)
+        room_agent_answer(a);
+}
+
+/* An answer that has ended may call other agents, which are then behind in the list. */
+void room_agents_tick(struct rooms *r)
+{
+    struct link *l;
+
+    while (!r->is_ending && (l = list_pop(&r->notified)) != NULL)
+        room_agent_read(container_of(l, struct room_agent, notified));
+}
+
+void room_agents_end(struct rooms *r)
+{
+    struct link *l;
+
+    while ((l = list_first(&r->answering)) != NULL)
+        room_agent_leave_turn(container_of(l, struct room_agent, answering));
+    while (list_pop(&r->notified) != NULL)
+        continue;
+}
+
+bool room_agent_next_piece(const struct room_person *agent, struct room_heard *heard,
+                           struct room_piece *ret)
+{
+    static char text[ROOM_PIECE_MAX_BYTES + 1];
+    const struct room_agent *a = agent->agent;
+    struct room_heard *h = &heard[a->slot];
+    size_t len;
+
+    if (h->answer != a->answer)
+        *h = (struct room_heard){.answer = a->answer};
+    if (!a->is_answering || h->at >= a->words.len)
+        return false;
+    len = a->words.len - h->at;
+    if (len > ROOM_PIECE_MAX_BYTES)
+        len = utf8_complete_len(a->words.data + h->at, ROOM_PIECE_MAX_BYTES);
+    memcpy(text, a->words.data + h->at, len);
+    text[len] = '\0';
+    ret->conversation = a->conversation_text;
+    ret->generation = a->generation;
+    ret->turn = a->turn;
+    ret->offset = h->at;
+    ret->text = text;
+    h->at += len;
+    return true;
+}
+
+/* --- when it answers --- */
+
+static bool is_word_char(unsigned char c)
+{
+    return isalnum(c) || c == '_' || c >= 0x80;
+}
+
+/* Whether a text has a name as a word: in whatever case, as far as it is ASCII. */
+static bool text_names(const char *text, const char *name)
+{
+    const size_t len = strlen(name);
+
+    for (const char *at = text; *at != '\0'; at++)
+        if ((at == text || !is_word_char((unsigned char)at[-1])) &&
+            strncasecmp(at, name, len) == 0 && !is_word_char((unsigned char)at[len]))
+            return true;
+    return false;
+}
+
+static bool room_agent_is_asked(struct room_agent *a, const struct room_entry *e)
+{
+    const bool is_person = e->from_kind == ROOM_PERSON;
+
+    if (is_person && a->policy == ROOM_EVERY_N)
+        a->n_unanswered++;
+    switch (a->policy) {
+    case ROOM_WHEN_NAMED:
+        return (is_person || (e->from_kind == ROOM_AGENT && a->room->n_chained < ROOM_MAX_CHAIN)) &&
+               text_names(e->text, a->person.name);
+    case ROOM_EVERY_TURN:
+        return is_person;
+    case ROOM_EVERY_N:
+        return is_person && a->n_unanswered >= a->every;
+    case ROOM_WHEN_ASKED:
+        break;
+    }
+    return false;
+}
+
+void room_agents_hear(struct room *room, const struct room_entry *e)
+{
+    struct link *l = list_first(&room->members), *next;
+
+    if (e->kind != ROOM_SAID)
+        return;
+    for (; l != NULL; l = next) {
+        struct room_person *p = container_of(l, struct room_member, link)->person;
+
+        next = list_next(&room->members, l);
+        if (p->kind == ROOM_AGENT && strcmp(e->from, p->id) != 0 &&
+            room_agent_is_asked(p->agent, e))
+            room_ask(p);
+    }
+}
+
+void room_ask(struct room_person *agent)
+{
+    struct room_agent *a = agent->agent;
+
+    a->is_called = true;
+    room_agent_notified(a); /* entries are appended in the order of what was said: not inside */
+}
+
+void room_agent_stop(const struct room_person *p)
+{
+    if (p->kind == ROOM_AGENT && p->agent->is_answering)
+        reader_cancel(&p->agent->reader);
+}
+
+/* --- coming and going --- */
+
+static enum status invitation_check(const struct room *room, const struct room_invitation *i,
+                                    struct error *err)
+{
+    if (room->rooms->conversations == NULL)
+        return error_set(err, STATUS_UNIMPLEMENTED, "no agent can be invited here");
+    if (room->n_agents >= ROOM_MAX_AGENTS)
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "room",
+                             "a room has at most %d agents: dismiss one", ROOM_MAX_AGENTS);
+    if (strlen(i->system) > ROOM_SYSTEM_MAX_BYTES)
+        return error_field(err, "system", "has %zu bytes, it may have %d", strlen(i->system),
+                           ROOM_SYSTEM_MAX_BYTES);
+    if (i->policy == ROOM_EVERY_N && i->every == 0)
+        return error_field(err, "every", "is 0: an agent answers every 1st, 2nd, … text");
+    return STATUS_OK;
+}
+
+/* Opens the agent's conversation, which has the room's name among its metadata. */
+static enum status room_agent_open(struct room_agent *a, struct model *m, const struct room *room,
+                                   const struct room_invitation *i, struct error *err)
+{
+    const struct sampling_overrides overrides = {
+        .given = SAMPLING_MAX_TOKENS,
+        .values.max_tokens = i->max_tokens == 0 ? ROOM_ANSWER_TOKENS : i->max_tokens,
+    };
+    const struct pair metadata = {"room", room->name};
+    const struct open_request request = {
+        .principal = room->principal,
+        .system = i->system,
+        .system_len = strlen(i->system),
+        .overrides = &overrides,
+        .metadata = &metadata,
+        .n_metadata = 1,
+    };
+    struct conversation *c;
+
+    if (opening_open(&c, room->rooms->conversations, m, "", &request, err) != STATUS_OK)
+        return err->status;
+    a->conversation = c->id;
+    conversation_id_format(&c->id, a->conversation_text);
+    return STATUS_OK;
+}
+
+static unsigned room_free_slot(const struct room *room)
+{
+    unsigned used = 0, slot = 0;
+
+    for (struct link *l = list_first(&room->members); l != NULL; l = list_next(&room->members, l)) {
+        const struct room_person *p = container_of(l, struct room_member, link)->person;
+
+        if (p->kind == ROOM_AGENT)
+            used |= 1U << p->agent->slot;
+    }
+    while ((used >> slot & 1) != 0)
+        slot++;
+    return slot;
+}
+
+/* A model's name may be longer than a person's: it is cut. */
+static void room_agent_name(char out[ROOM_PERSON_MAX_BYTES + 1], const char *name)
+{
+    size_t len = 0;
+    uint32_t c;
+
+    for (size_t i = 0, n; i < ROOM_PERSON_MAX_CHARS && name[len] != '\0'; i++, len += n)
+        n = utf8_next(name + len, strlen(name + len), &c);
+    assert(len <= ROOM_PERSON_MAX_BYTES);
+    memcpy(out, name, len);
+    out[len] = '\0';
+}
+
+enum status room_invite(struct room_person **out, struct room *room,
+                        const struct room_invitation *i, struct error *err)
+{
+    struct rooms *r = room->rooms;
+    char name[ROOM_PERSON_MAX_BYTES + 1];
+    struct room_agent *a;
+    struct model *m;
+
+    if (invitation_check(room, i, err) != STATUS_OK ||
+        room_person_name_check(i->name, err) != STATUS_OK)
+        return err->status;
+    models_request(r->models, i->model);
+    if (models_get(&m, r->models, i->model, err) != STATUS_OK)
+        return err->status;
+    a = try_alloc(1, sizeof(*a));
+    if (a == NULL)
+        return error_no_memory(err, sizeof(*a), "an agent");
+    room_agent_name(name, i->name[0] == '\0' ? m->name : i->name);
+    room_person_init(&a->person, r, ROOM_AGENT, room->principal, name);
+    a->person.agent = a;
+    a->room = room;
+    a->slot = room_free_slot(room);
+    a->policy = i->policy;
+    a->every = i->every;
+    a->heard = room->next_seq; /* of its own coming */
+    buf_init(&a->words, r->conversations->config.max_reply_bytes);
+    if (room_agent_open(a, m, room, i, err) != STATUS_OK) {
+        free(a);
+        return err->status;
+    }
+    if (room_member_join(&a->member, room, &a->person, err) != STATUS_OK) {
+        room_agent_free(a);
+        return err->status;
+    }
+    *out = &a->person;
+    return STATUS_OK;
+}
+
+void room_agent_free(struct room_agent *a)
+{
+    struct conversation *c = conversations_get(a->room->rooms->conversations, &a->conversation);
+
+    room_agent_leave_turn(a);
+    if (link_is_on(&a->notified))
+        list_remove(&a->notified);
+    if (c != NULL && !a->room->rooms->is_ending)
+        conversation_close(c, WATCH_CLOSED, "it was a room's, which the agent has left");
+    buf_deinit(&a->words);
+    free(a);
+}
