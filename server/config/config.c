@@ -11,9 +11,12 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/fetch/find.h"
+#include "base/fetch/model_name.h"
 #include "base/suggest.h"
 #include "compute/backends.h"
 #include "server/config/file.h"
+#include "server/config/model_paths.h"
 #include "server/config/options.h"
 #include "server/config/setters.h"
 
@@ -280,6 +283,11 @@ static enum status next_flag(const struct config_option **ret_flag, const char *
     const char *value;
     const struct config_option *flag = find_flag(argv[*at], &value);
 
+    if (flag == NULL && argv[*at][0] != '-' && argv[*at][0] != '\0') { /* a model alone */
+        *ret_flag = config_find_key("models");
+        *ret_value = argv[(*at)++];
+        return STATUS_OK;
+    }
     if (flag == NULL)
         return unknown_flag(argv[*at], err);
     (*at)++;
@@ -319,11 +327,12 @@ static enum status config_set_from_flags(struct config *c, int argc, char *const
     for (int i = 1; i < argc;) {
         const struct config_option *flag;
         const char *value;
+        bool is_alone = argv[i][0] != '-'; /* the error has its text */
 
         if (next_flag(&flag, &value, &i, argc, argv, err) != STATUS_OK)
             return err->status;
         if (flag->set != set_file_path && config_set(c, flag, value, CONFIG_FLAG, err) != STATUS_OK)
-            return error_prefix(err, "%s", flag->flag);
+            return is_alone ? err->status : error_prefix(err, "%s", flag->flag);
     }
     return STATUS_OK;
 }
@@ -381,6 +390,7 @@ enum status config_parse(struct config *out, int argc, char *const *argv, char *
     c.argc = argc;
     c.argv = argv;
     c.environment = environment;
+    config_find_models(&c);
     if (c.n_listen == 0 && !c.is_http_given)
         c.http = "127.0.0.1:8000";
     if (c.n_listen == 0)
@@ -404,11 +414,23 @@ void config_deinit(struct config *c)
     config_file_close(c->file);
     for (size_t i = 0; i < CONFIG_MAX_OPTIONS; i++)
         free(c->lists[i]);
+    for (size_t i = 0; i < c->n_texts; i++)
+        free(c->texts[i]);
+    free(c->texts);
     *c = (struct config){0};
 }
 
 static enum status config_check_file(const struct config_model *m, struct error *err)
 {
+    char *found;
+
+    if (model_name_is_one(m->path)) { /* it was not found before */
+        if (fetch_find(&found, m->path, err) != STATUS_OK)
+            return error_prefix(err, "model '%s'", m->name);
+        free(found);
+        return error_set(err, STATUS_UNAVAILABLE, "model '%s' was fetched meanwhile: start again",
+                         m->name);
+    }
     if (access(m->path, R_OK) == 0)
         return STATUS_OK;
     if (errno == ENOENT)

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/address.h"
+#include "base/fetch/model_name.h"
 #include "base/name.h"
 #include "base/number.h"
 #include "compute/backends.h"
@@ -44,7 +45,7 @@ enum status config_switch(bool *out, const char *text, struct error *err)
 /* --- setters --- */
 
 /* By its name; a folder is looked at, since any name may be one's. */
-static bool is_model_path(const char *path)
+bool config_is_model_path(const char *path)
 {
     static const char *const endings[] = {".gguf", ".safetensors", ".safetensors.index.json"};
     size_t len = strlen(path);
@@ -56,7 +57,7 @@ static bool is_model_path(const char *path)
         if (len >= n && strcmp(path + len - n, endings[i]) == 0)
             return true;
     }
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    return model_name_is_one(path) || (stat(path, &st) == 0 && S_ISDIR(st.st_mode));
 }
 
 /* Fills m, which is beside the n others of its list. */
@@ -87,15 +88,20 @@ enum status config_add_model(struct config *c, const char *name, size_t len, con
                              struct error *err)
 {
     struct config_model *m;
+    struct model_name parsed;
 
     if (c->n_models == CONFIG_MAX_MODELS)
         return error_set(err, STATUS_INVALID, "at most %d models are served", CONFIG_MAX_MODELS);
     m = &c->models[c->n_models];
     if (config_name_model(m, c->models, c->n_models, name, len, err) != STATUS_OK)
         return err->status;
-    if (!is_model_path(path))
+    if (!config_is_model_path(path))
         return error_set(err, STATUS_INVALID,
-                         "'%.100s' is no .gguf file, nor a folder or file of safetensors", path);
+                         "'%.100s' is no .gguf file, nor a folder or file of safetensors, nor "
+                         "hf:OWNER/REPO or ollama:NAME",
+                         path);
+    if (model_name_is_one(path) && model_name_parse(&parsed, path, err) != STATUS_OK)
+        return err->status;
     m->path = path;
     c->n_models++;
     return STATUS_OK;
@@ -119,15 +125,6 @@ enum status set_plugin(struct config *c, const char *value, struct error *err)
     m->path = path;
     c->n_plugins++;
     return STATUS_OK;
-}
-
-enum status set_model(struct config *c, const char *value, struct error *err)
-{
-    const char *equals = strchr(value, '=');
-
-    if (equals == NULL || equals == value || equals[1] == '\0')
-        return error_set(err, STATUS_INVALID, "takes NAME=PATH, not '%.100s'", value);
-    return config_add_model(c, value, (size_t)(equals - value), equals + 1, err);
 }
 
 enum status set_listen(struct config *c, const char *value, struct error *err)

@@ -13,6 +13,8 @@ struct config;
 /* Reads "on", "true" or "yes", and "off", "false" or "no". */
 enum status config_switch(bool *out, const char *text, struct error *err) MUST_CHECK;
 
+/* Whether the text may be the path of a model, or a name of model_name.h. A folder is looked at. */
+bool config_is_model_path(const char *path);
 /* Adds the model of the file's entry {name: NAME, path: PATH}. */
 enum status config_add_model(struct config *c, const char *name, size_t name_len, const char *path,
                              struct error *err) MUST_CHECK;

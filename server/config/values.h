@@ -22,7 +22,8 @@ struct config_file;
 
 struct config_model {
     char name[64];
-    const char *path; /* in argv or the file; NULL: echo */
+    const char *path; /* in argv, the file or config's texts; NULL: echo. A name that begins with
+                         hf: or ollama: is of a model that is not on this machine */
     unsigned line;    /* in the file; 0: not from there */
 };
 
@@ -72,7 +73,9 @@ struct config {
     const char *file_path;           /* NULL: no file */
     struct config_file *file;        /* owned: its texts */
     char *lists[CONFIG_MAX_OPTIONS]; /* owned: the entries of lists in the environment */
-    int argc;                        /* what it was parsed from */
+    char **texts;                    /* [n_texts], owned: the paths that model_paths.h made */
+    size_t n_texts;
+    int argc; /* what it was parsed from */
     char *const *argv, *const *environment;
     /* By the option's index: a hash of its texts, and the last source that set it. */
     uint64_t digests[CONFIG_MAX_OPTIONS];

@@ -4,9 +4,11 @@
 
 #include "tests/unit/base/suite.h"
 #include <check.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MAX_ARGS = 50 };
@@ -153,6 +155,17 @@ static const struct {
     {"--model echo=a.gguf", "echo"},
     {"--model a=a.gguf --model a=b.gguf", "given twice"},
     {"--model a=a.bin", "a.bin"},
+    {"serve", "not 'serve'"},
+    {"a.gguf x/a.gguf",
+     "a model is called 'a' already; give x/a.gguf another name by --model NAME=PATH"},
+    {"hf:only", "'hf:only' is no name of the hub: hf:OWNER/REPO"},
+    {"hf:../x", "is no name of the hub"},
+    {"hf:a--b/c", "is no name of the hub"},
+    {"hf:a/b:../c.gguf", "is no name of the hub"},
+    {"--model a=hf:o/r/s", "--model: 'hf:o/r/s' is no name of the hub"},
+    {"ollama:", "'ollama:' is no name of Ollama"},
+    {"ollama:a/b/c/d", "is no name of Ollama"},
+    {"ollama:a:..", "is no name of Ollama"},
     {"--backend abacus", "abacus"},
     {"--threads 0", "--threads"},
     {"--threads -1", "--threads"},
@@ -182,6 +195,81 @@ START_TEST(test_wrong_use)
         ck_assert_msg(strstr(err.text, wrong[i].says) != NULL, "'%s' said: %s", wrong[i].line,
                       err.text);
     }
+}
+END_TEST
+
+/* A path alone is a model, named after it; names of other stores are kept where nothing has them.
+ */
+START_TEST(test_paths_alone)
+{
+    struct config c;
+    struct error err;
+
+    ck_assert_int_eq(setenv("HF_HUB_CACHE", "/nowhere", 1), 0);
+    ck_assert_int_eq(setenv("OLLAMA_MODELS", "/nowhere", 1), 0);
+    ck_assert_int_eq(parse(&c,
+                           "/x/a.gguf --threads 2 b-00001-of-00002.gguf --model c.gguf "
+                           "x=hf:o/r:Q8_0 hf:o/r2-GGUF ollama:q:1b --model=y=ollama:q",
+                           &err),
+                     STATUS_OK);
+    ck_assert_uint_eq(c.n_models, 7);
+    ck_assert_str_eq(c.models[0].name, "a");
+    ck_assert_str_eq(c.models[0].path, "/x/a.gguf");
+    ck_assert_str_eq(c.models[1].name, "b");
+    ck_assert_str_eq(c.models[2].name, "c");
+    ck_assert_str_eq(c.models[3].name, "x");
+    ck_assert_str_eq(c.models[3].path, "hf:o/r:Q8_0");
+    ck_assert_str_eq(c.models[4].name, "r2");
+    ck_assert_str_eq(c.models[5].name, "q-1b");
+    ck_assert_str_eq(c.models[6].name, "y");
+    ck_assert_uint_eq(c.options.n_threads, 2);
+    ck_assert_int_eq(config_check_files(&c, &err), STATUS_NOT_FOUND);
+    config_deinit(&c);
+}
+END_TEST
+
+/* A folder of models serves all that are in it, in the order of their names, and nothing else. */
+START_TEST(test_folders)
+{
+    static const char *const files[] = {"b.gguf",
+                                        "a-00001-of-00002.gguf",
+                                        "a-00002-of-00002.gguf",
+                                        "mmproj-a.gguf",
+                                        "note.txt",
+                                        "folder/config.json",
+                                        "empty/x",
+                                        ".hidden.gguf"};
+    char root[] = "/tmp/parley-test-config-XXXXXX", path[512];
+    struct config c;
+    struct error err;
+
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        const char *slash = strchr(files[i], '/');
+
+        (void)snprintf(path, sizeof(path), "%s/%.*s", root,
+                       slash == NULL ? 0 : (int)(slash - files[i]), files[i]);
+        (void)mkdir(path, 0700);
+        (void)snprintf(path, sizeof(path), "%s/%s", root, files[i]);
+        ck_assert_int_ge(close(creat(path, 0600)), 0);
+    }
+    ck_assert_int_eq(parse(&c, root, &err), STATUS_OK);
+    ck_assert_uint_eq(c.n_models, 3);
+    ck_assert_str_eq(c.models[0].name, "a");
+    ck_assert_str_eq(c.models[1].name, "b");
+    ck_assert_str_eq(c.models[2].name, "folder");
+    ck_assert_int_eq(config_check_files(&c, &err), STATUS_OK);
+    config_deinit(&c);
+    (void)snprintf(path, sizeof(path), "%s/folder/", root);
+    ck_assert_int_eq(parse(&c, path, &err), STATUS_OK);
+    ck_assert_uint_eq(c.n_models, 1);
+    ck_assert_str_eq(c.models[0].name, "folder");
+    config_deinit(&c);
+    (void)snprintf(path, sizeof(path), "%s/empty", root);
+    ck_assert_int_eq(parse(&c, path, &err), STATUS_NOT_FOUND);
+    ck_assert(strstr(err.text, "holds no model: no .gguf file, and no folder with") != NULL);
+    (void)snprintf(path, sizeof(path), "rm -rf %s", root);
+    ck_assert_int_eq(system(path), 0);
 }
 END_TEST
 
@@ -345,7 +433,8 @@ static const struct {
     {"models:\n  - {name: a, path: a.gguf, size: 1}\n", ":2: models: takes a text, or name and"},
     {"models:\n  - name: a\n", ":2: models: takes a text, or both name and path"},
     {"models:\n  - {name: a, name: b, path: a.gguf}\n", ":2: models: takes"},
-    {"models:\n  - a\n", ":2: models: takes NAME=PATH"},
+    {"models:\n  - a\n", ":2: models: takes NAME=PATH, or the path"},
+    {"models:\n  - hf:x\n", ":2: models: 'hf:x' is no name of the hub"},
     {"models: [[a]]\n", ":1: models: takes a text"},
     {"listen: {name: a, path: b}\n", ":1: listen: must be a text, not name and path"},
     {"backend: [cpu]\n", ":1: backend: must be one value, not a list"},
@@ -621,7 +710,8 @@ START_TEST(test_initial_values)
 }
 END_TEST
 
-SUITE_MAIN("server/config", test_defaults, test_flags, test_wrong_use, test_fast_math, test_file,
-           test_empty_file, test_flags_override, test_wrong_files, test_bounds_with_file,
-           test_missing_file, test_precedence, test_lists_by_precedence, test_environment,
-           test_forgiving, test_documents, test_example, test_initial_values)
+SUITE_MAIN("server/config", test_defaults, test_flags, test_wrong_use, test_paths_alone,
+           test_folders, test_fast_math, test_file, test_empty_file, test_flags_override,
+           test_wrong_files, test_bounds_with_file, test_missing_file, test_precedence,
+           test_lists_by_precedence, test_environment, test_forgiving, test_documents, test_example,
+           test_initial_values)

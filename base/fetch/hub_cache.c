@@ -1,0 +1,175 @@
+/* The commit of refs/main names a snapshot; its files are listed, and chosen as those of the hub
+ * are. */
+#include "base/fetch/hub_cache.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/fetch/hub_files.h"
+#include "base/fetch/model_name.h"
+
+enum { PATH_SIZE = 4096, FOLDERS_MAX_DEPTH = 8 };
+
+/* --- paths --- */
+
+static char *made(const char *format, ...) PRINTF_LIKE(1, 2);
+static char *made(const char *format, ...)
+{
+    char *out;
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vasprintf(&out, format, args);
+    va_end(args);
+    return n < 0 ? xstrdup("") : out; /* without memory: no file's path */
+}
+
+static const char *set_variable(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+static char *cache_root(void)
+{
+    const char *value;
+
+    if ((value = set_variable("HF_HUB_CACHE")) != NULL)
+        return xstrdup(value);
+    if ((value = set_variable("HF_HOME")) != NULL)
+        return made("%s/hub", value);
+    if ((value = set_variable("XDG_CACHE_HOME")) != NULL)
+        return made("%s/huggingface/hub", value);
+    if ((value = set_variable("HOME")) != NULL)
+        return made("%s/.cache/huggingface/hub", value);
+    return NULL;
+}
+
+enum status hub_cache_folder(char **out, const struct model_name *name, struct error *err)
+{
+    char *root = cache_root();
+
+    if (root == NULL)
+        return error_set(err, STATUS_PRECONDITION,
+                         "the hub's cache has no place: set HF_HUB_CACHE to a folder");
+    *out = made("%s/models--%s--%s", root, name->owner, name->repo);
+    free(root);
+    return STATUS_OK;
+}
+
+/* --- find --- */
+
+static bool is_commit(const char *text, size_t len)
+{
+    return len == HUB_COMMIT_CHARS && strspn(text, "0123456789abcdef") >= HUB_COMMIT_CHARS;
+}
+
+/* Reads refs/main. */
+static bool read_main(char out[HUB_COMMIT_CHARS + 1], const char *folder)
+{
+    char *path = made("%s/refs/main", folder), text[HUB_COMMIT_CHARS + 4] = "";
+    FILE *file = fopen(path, "re");
+    size_t n = file == NULL ? 0 : fread(text, 1, sizeof(text) - 1, file);
+
+    if (file != NULL)
+        (void)fclose(file); /* only read */
+    free(path);
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))
+        n--;
+    if (!is_commit(text, n))
+        return false;
+    memcpy(out, text, n);
+    out[n] = '\0';
+    return true;
+}
+
+/* Adds the files below root, whose paths there begin with prefix; a link must lead to a file. */
+static void list_files(struct hub_files *f, const char *root, const char *prefix, int depth)
+{
+    char *folder = made("%s/%s", root, prefix);
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        char *name = made("%s%s%s", prefix, prefix[0] == '\0' ? "" : "/", entry->d_name);
+        char *path = made("%s/%s", root, name);
+        struct stat st;
+
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            stat(path, &st) != 0)
+            ;
+        else if (S_ISDIR(st.st_mode) && depth < FOLDERS_MAX_DEPTH)
+            list_files(f, root, name, depth + 1);
+        else if (S_ISREG(st.st_mode))
+            (void)hub_files_add(f, name); /* else one that no model needs */
+        free(path);
+        free(name);
+    }
+    if (dir != NULL)
+        (void)closedir(dir); /* only read */
+    free(folder);
+}
+
+/* A folder's index names all files of the weights. */
+static enum status check_index(const struct hub_files *f, const char *snapshot, struct error *err)
+{
+    char *path = made("%s/model.safetensors.index.json", snapshot);
+    json_t *index = json_load_file(path, 0, NULL), *file;
+    const char *tensor;
+    enum status rc = STATUS_OK;
+
+    free(path);
+    json_object_foreach(json_object_get(index, "weight_map"), tensor, file)
+    {
+        if (rc == STATUS_OK && json_is_string(file) &&
+            hub_files_find(f, json_string_value(file)) == NULL)
+            rc = error_set(err, STATUS_NOT_FOUND, "%.100s is missing", json_string_value(file));
+    }
+    json_decref(index);
+    return rc;
+}
+
+static enum status hub_cache_find_in(char **out, const char *folder, const char *part,
+                                     struct error *err)
+{
+    char commit[HUB_COMMIT_CHARS + 1], *snapshot;
+    struct hub_files files = {0};
+    const char *file;
+    enum status rc;
+
+    if (!read_main(commit, folder))
+        return error_set(err, STATUS_NOT_FOUND, "nothing of it is there");
+    snapshot = made("%s/snapshots/%s", folder, commit);
+    list_files(&files, snapshot, "", 0);
+    rc = hub_files_choose(&files, part, &file, err);
+    if (rc == STATUS_OK && file[0] == '\0')
+        rc = check_index(&files, snapshot, err);
+    if (rc == STATUS_OK)
+        *out = file[0] == '\0' ? xstrdup(snapshot) : made("%s/%s", snapshot, file);
+    hub_files_deinit(&files);
+    free(snapshot);
+    return rc;
+}
+
+enum status hub_cache_find(char **out, const struct model_name *name, struct error *err)
+{
+    char *folder;
+    enum status rc = hub_cache_folder(&folder, name, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    rc = hub_cache_find_in(out, folder, name->part, err);
+    if (rc != STATUS_OK)
+        (void)error_set(err, rc, "hf:%.40s/%.50s%s%.30s in the hub's cache: %s", name->owner,
+                        name->repo, name->part[0] == '\0' ? "" : ":", name->part, err->text);
+    free(folder);
+    return rc;
+}
