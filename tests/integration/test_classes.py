@@ -518,7 +518,7 @@ def test_examples():
             example.globs.update({"ADDRESS": daemon.address, "parley": parley})
             assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example).failed == 0, example.name
             done.add(example.name)
-        assert {"parley", "parley.parallel", "parley.parallel.group", "parley.replay", "parley.worlds"} <= done, done
+        assert {"parley", "parley.parallel", "parley.parallel.group", "parley.replay", "parley.rooms", "parley.rooms.aio", "parley.worlds"} <= done, done
 
 
 def test_critic_and_stack():

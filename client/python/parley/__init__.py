@@ -13,6 +13,8 @@
 - `parley.Models` lists, loads and unloads models; `parley.Params` lists, watches, stores and deletes shared parameters.
 - `parley.Replay` is a replay buffer: actors insert experience and learners sample it.
 - `parley.Policy` serves a policy that a torch module or a function of numpy arrays computes; `parley.Act` asks any policy for actions.
+- `parley.rooms` has rooms in which people write to each other.
+- `parley.rooms` has rooms in which people write to each other.
 - `parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in environments that run in the daemon,
   which `parley.vector` has as a vector environment of gymnasium.
 - `parley.parallel` has pools of processes, and groups whose members call each other's functions."""
@@ -20,7 +22,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from parley import _silence as _silence  # before gRPC
-from parley import aio
+from parley import aio, rooms
 from parley.agents import Row, agent, serve
 from parley.client import Conversation, Server, Turn, connect
 from parley.environments import environment
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from parley.store import OrderedStore, PushPullModel
 
 __all__ = ["Act", "Conversation", "Cursor", "Error", "Future", "Models", "OrderedStore", "Params", "Piece", "Policy", "PushPullModel", "Replay", "Reply", "Row", "Server",
-           "ToolCall", "Turn", "agent", "aio", "collect_all", "connect", "environment", "serve", "teacher", "wait_all", "world"]
+           "ToolCall", "Turn", "agent", "aio", "collect_all", "connect", "environment", "rooms", "serve", "teacher", "wait_all", "world"]
 
 
 LAZY = {"Act": "act", "Future": "parallel.futures", "Models": "served", "OrderedStore": "store", "Params": "served", "Policy": "policies", "PushPullModel": "store",

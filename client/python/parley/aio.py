@@ -17,6 +17,7 @@ from parley.v1 import conversations_pb2 as pb
 from parley.wire import Cursor, Error, Patience, Piece, Reply, Route, Said, TurnProgress
 
 T = TypeVar("T")
+LOST_AT_A_WRITE = "Internal error from Core"  # what grpc.aio says of a stream that is lost during a write, in place of its status
 
 
 class Link:
@@ -31,7 +32,10 @@ class Link:
 
     def error_of(self, failure: Any) -> Error:
         """Converts an exception of a call of this channel."""
-        return wire.error_of(failure, self.address, self.is_tls)
+        error = wire.error_of(failure, self.address, self.is_tls)
+        if error.code == "INTERNAL" and error.message == LOST_AT_A_WRITE:
+            return Error("UNAVAILABLE", f"the connection to {self.address} was lost while something was sent")
+        return error
 
     async def once(self, method: str, request: Any, response: type[T]) -> T:
         call = self.channel.unary_unary(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
