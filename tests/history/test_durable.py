@@ -180,6 +180,17 @@ class Disturbed:
         return steps
 
 
+def result_again(address, conversation, call):
+    """The status and the body of a chat completion that gives the call's result in the conversation."""
+    connection = http.client.HTTPConnection(address, timeout=children.PATIENCE)
+    body = json.dumps({"messages": [{"role": "tool", "tool_call_id": call, "content": "again"}]})
+    connection.request("POST", "/v1/chat/completions", body, {"X-Conversation-Id": conversation})
+    answer = connection.getresponse()
+    said = json.loads(answer.read())
+    connection.close()
+    return answer.status, said
+
+
 def keys_elsewhere(daemon, loop, steps):
     """The keys of the parley loop's calls are the same in a transcript and in a fork's, and a result is taken once."""
     import parley
@@ -200,6 +211,8 @@ def keys_elsewhere(daemon, loop, steps):
                 except parley.Error as e:
                     assert (e.code, e.reason) == ("ALREADY_EXISTS", "TURN_BODY_DIFFERS") and call.id in e.message, e
                 again = server.conversation(c.id)
+                status, said = result_again(daemon.http, c.id, call.id)
+                assert (status, said["error"]["code"]) == (422, "tool_result_given") and call.id in said["error"]["message"], (status, said)
             pieces = again.turn([{"role": "tool", "tool_call_id": calls[-1].id, "text": "once"}], max_tokens=4).reply()  # the last one had none yet
             assert pieces.turn == len(steps) + 1
             newer = server.conversation(c.id).turn("More.", tools=[{"name": "pay", "parameters": durable.TOOLS["pay"][1]}], tool_choice="pay").reply()
