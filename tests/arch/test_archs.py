@@ -27,6 +27,8 @@ CUDA_LACKS = {"gpt-oss", "granitemoe", "command-r", "cohere2", "starcoder2", "st
 CUDA_ALIKE = {"minicpm", "seed_oss", "ernie4_5", "ernie4_5-moe", "hunyuan-moe", "exaone4", "exaone4_window", "glm4moe", "glm4moe_groups",
               "llama_linear", "llama_longrope", "llama_yarn", "phi3_short", "phi3_window", "granite_unrotated",
               "gemma2_defaults", "gemma3"}
+# cuda runs the prompt in other ways for these alone: their shapes are those of the rest, and the tests of determinism do, too
+CUDA_WAYS = {"llama", "gemma2", "qwen3moe"}
 TOP1 = {"cpu": 0.98, "cuda": 0.95}  # of 40, one may differ
 
 
@@ -49,7 +51,8 @@ class Checks:
         env = dict(os.environ)
         if backend == "cuda":
             env["PARLEY_CUDA_MODULE"] = self.cuda
-        context = [str(self.max_context)] if self.max_context else []
+        once = backend == "cuda" and path.stem not in CUDA_WAYS
+        context = [str(self.max_context), *(["once"] if once else [])] if self.max_context or once else []
         done = subprocess.run([self.logits, path, backend, "f32", given, got, *context], env=env, capture_output=True, text=True,
                               check=False)
         if backend == "cuda" and arch in CUDA_LACKS:
@@ -60,13 +63,13 @@ class Checks:
             self.fail(f"{path.stem} on {backend}: exit {done.returncode}: {done.stderr.strip()}")
             return None
         values = np.fromfile(got, np.float32).astype(np.float64)
-        self.hidden = values[len(ids) * n_vocab:].reshape(len(ids), -1)
+        self.hidden = None if once else values[len(ids) * n_vocab:].reshape(len(ids), -1)
         return log_softmax(values[:len(ids) * n_vocab].reshape(len(ids), n_vocab))
 
     def run_both(self, name, path, backend, ids, n_vocab, arch):
-        """run, and the check of the hidden states behind the final norm."""
+        """run, and the check of the hidden states behind the final norm where it gave them."""
         got, want = self.run(path, backend, ids, n_vocab, arch), self.want_hidden[:len(ids)]
-        if got is not None:
+        if got is not None and self.hidden is not None:
             off = (np.linalg.norm(self.hidden - want, axis=1) / np.linalg.norm(want, axis=1)).mean()
             print(f"{backend} hidden: {off:.1e}", end=" ")
             if not off <= HIDDEN_MOST[backend]:
