@@ -17,7 +17,8 @@ bool tool_call_may_be_of(const struct stored_request *r, const char *id, size_t 
 /* EXISTS, reason TURN_BODY_DIFFERS, if r gives the result of a call that the model made in this
  * conversation, and an earlier turn of it, complete or in flight, has given that result. Calls that
  * the model did not make here (a client's own history) have any number of results. Only requests
- * with results cost time: one pass over the turns for each result. */
+ * with results cost time: the ids are sorted once, and the turns are gone through once. EXHAUSTED
+ * without memory. */
 enum status tool_results_check(const struct turn_host *host, const struct turn_request *r,
                                struct error *err) MUST_CHECK;
 
