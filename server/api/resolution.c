@@ -24,8 +24,8 @@
 #include "server/model/models.h"
 #include "server/server.h"
 
-/* What a request waits for before it is answered, in this order; resolution_recall waits for
- * RESOLUTION_RECALL alone. */
+/* What a request waits for before it is answered, in this order: last for the conversation, which
+ * may leave memory again. resolution_recall waits for RESOLUTION_RECALL alone. */
 enum resolution_state {
     RESOLUTION_MODEL,        /* under --memory, the model that the body names is being loaded */
     RESOLUTION_KEY,          /* the reply of the request's key is being read from the journal */
@@ -38,9 +38,9 @@ enum resolution_state {
 struct resolution {
     struct exchange *exchange;
     enum resolution_state state;
-    resolution_begin_fn begin;         /* of resolution_serve; else NULL */
+    resolution_begin_fn begin;         /* of resolution_serve_from; else NULL */
     void (*serve)(struct exchange *x); /* of resolution_recall; else NULL */
-    const char *id;                    /* for RESOLUTION_RECALL */
+    const char *id;                    /* for RESOLUTION_RECALL; "": none */
     enum lookup_how how;
     union {
         struct models_wait model;
@@ -173,7 +173,7 @@ static const struct resolution_step {
 } steps[] = {
     [RESOLUTION_MODEL] = {want_model, leave_model, RESOLUTION_KEY},
     [RESOLUTION_KEY] = {want_key, leave_key, RESOLUTION_CONVERSATION},
-    [RESOLUTION_CONVERSATION] = {want_conversation, leave_conversation, RESOLUTION_DONE},
+    [RESOLUTION_CONVERSATION] = {want_conversation, leave_conversation, RESOLUTION_RECALL},
     [RESOLUTION_RECALL] = {want_recall, leave_conversation, RESOLUTION_DONE},
 };
 
@@ -261,17 +261,22 @@ static void resolution_looked_up(struct resolution *r, const struct journal_peer
         resolution_here(r->exchange, r);
 }
 
-static void resolution_start(struct exchange *x, const struct resolution *start)
+/* id is copied. */
+static void resolution_start(struct exchange *x, const char *id, const struct resolution *start)
 {
     struct resolution *r = arena_alloc(exchange_arena(x), 1, sizeof(*r));
     struct error err;
 
-    if (r == NULL) {
-        (void)error_no_memory(&err, sizeof(*r), "a request");
+    if (r != NULL) {
+        *r = *start;
+        r->exchange = x;
+        r->id = arena_strndup(exchange_arena(x), id, strlen(id));
+    }
+    if (r == NULL || r->id == NULL) {
+        (void)error_no_memory(&err, sizeof(*r) + strlen(id), "a request");
         exchange_fail(x, &err);
         return;
     }
-    *r = *start;
     r->how = cluster_can_pass_on(exchange_server(x)->cluster) && !exchange_is_passed_on(x)
                  ? LOOKUP_ANYWHERE
                  : LOOKUP_HERE;
@@ -280,22 +285,17 @@ static void resolution_start(struct exchange *x, const struct resolution *start)
 
 void resolution_serve(struct exchange *x, resolution_begin_fn begin)
 {
-    resolution_start(
-        x, &(struct resolution){.exchange = x, .state = RESOLUTION_MODEL, .begin = begin});
+    resolution_serve_from(x, "", begin);
+}
+
+void resolution_serve_from(struct exchange *x, const char *id, resolution_begin_fn begin)
+{
+    resolution_start(x, id, &(struct resolution){.state = RESOLUTION_MODEL, .begin = begin});
 }
 
 void resolution_recall(struct exchange *x, const char *id, void (*serve)(struct exchange *x))
 {
-    const char *kept = arena_strndup(exchange_arena(x), id, strlen(id));
-    struct error err;
-
-    if (kept == NULL) {
-        (void)error_no_memory(&err, strlen(id), "a request");
-        exchange_fail(x, &err);
-        return;
-    }
-    resolution_start(x, &(struct resolution){
-                            .exchange = x, .state = RESOLUTION_RECALL, .serve = serve, .id = kept});
+    resolution_start(x, id, &(struct resolution){.state = RESOLUTION_RECALL, .serve = serve});
 }
 
 /* --- the answer --- */

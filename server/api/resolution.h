@@ -19,6 +19,9 @@ typedef enum status (*resolution_begin_fn)(struct exchange *x, const json_t *bod
 /* Parses the body and calls begin to answer it; an error of either is the answer. Under --memory it
  * first waits for the model to be loaded. */
 void resolution_serve(struct exchange *x, resolution_begin_fn begin);
+/* The same for a request that goes on from a conversation, by its id or name: begin is called once
+ * that is in memory too, as by resolution_recall. */
+void resolution_serve_from(struct exchange *x, const char *id, resolution_begin_fn begin);
 
 /* Calls serve once the conversation of this id or name is in memory, if the principal has it and it
  * may be in the journal alone; "": there is none. id is copied. A failure is the answer. */

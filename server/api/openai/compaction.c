@@ -283,24 +283,14 @@ static enum status compact(struct exchange *x, const json_t *body, struct error 
 
 /* --- routes --- */
 
-static void compact_serve_now(struct exchange *x)
-{
-    resolution_serve(x, compact);
-}
-
 static void compact_serve(struct exchange *x)
 {
-    resolution_recall(x, history_conversation(x), compact_serve_now);
-}
-
-static void input_tokens_serve_now(struct exchange *x)
-{
-    resolution_serve(x, input_tokens_answer);
+    resolution_serve_from(x, history_conversation(x), compact);
 }
 
 static void input_tokens_serve(struct exchange *x)
 {
-    resolution_recall(x, history_conversation(x), input_tokens_serve_now);
+    resolution_serve_from(x, history_conversation(x), input_tokens_answer);
 }
 
 static const struct route rows[] = {

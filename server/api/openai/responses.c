@@ -292,14 +292,9 @@ static enum status responses_begin(struct exchange *x, const json_t *body, struc
                                                           : request_name_error(&q.base, err);
 }
 
-static void responses_serve_now(struct exchange *x)
-{
-    resolution_serve(x, responses_begin);
-}
-
 static void responses_serve(struct exchange *x)
 {
-    resolution_recall(x, history_conversation(x), responses_serve_now);
+    resolution_serve_from(x, history_conversation(x), responses_begin);
 }
 
 static const struct route rows[] = {
