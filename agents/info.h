@@ -65,6 +65,8 @@ struct agent_info {
      * steps may run on the loop while the compute thread has no job of this agent. */
     bool is_light;
     bool is_inexact; /* the same turn, computed again, may have another reply */
+    /* What steps did to a clone's state is lost where the clone is made again from its turns. */
+    bool is_state_volatile;
     struct sampling defaults;
     struct text_info text;
     struct acting_info acting;

@@ -317,6 +317,7 @@ static void plugin_info(const struct agent *a, struct agent_info *out)
     out->text.reply_format = p->has_format ? &p->format : NULL;
     out->is_light = (p->type->flags & PARLEY_AGENT_LIGHT) != 0;
     out->is_inexact = (p->type->flags & PARLEY_AGENT_DETERMINISTIC) == 0;
+    out->is_state_volatile = p->type->save == NULL;
     memcpy(out->version, p->type->version,
            strlen(p->type->version) + 1); /* its length is checked */
 }

@@ -415,6 +415,11 @@ enum status set_unload_idle(struct config *c, const char *value, struct error *e
                          err);
 }
 
+enum status set_unload_size(struct config *c, const char *value, struct error *err)
+{
+    return config_number(&c->unload_bytes, value, config_sizes, (uint64_t)1 << 50, err);
+}
+
 enum status set_log_level(struct config *c, const char *value, struct error *err)
 {
     return log_level_parse(&c->log_level, value, err);

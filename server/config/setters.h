@@ -50,6 +50,7 @@ enum status set_speculate(struct config *c, const char *value, struct error *err
 enum status set_attach(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_drain_timeout(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_unload_idle(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_unload_size(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_linger(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_log_level(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_file_path(struct config *c, const char *value, struct error *err) MUST_CHECK;

@@ -58,7 +58,7 @@ struct config {
     uint64_t checkpoint_ms;
     uint64_t lease_ms;
     const char *cluster_address, *cluster_ca; /* NULL: not given */
-    uint64_t unload_idle_ms, retain_age_ms;
+    uint64_t unload_idle_ms, unload_bytes, retain_age_ms;
     size_t retain_bytes;
     size_t memory_bytes;         /* of all models; 0: no bound */
     size_t max_peer_connections; /* 0: no bound */

@@ -9,6 +9,8 @@
 #include "agents/reply/reply_places.h"
 #include "base/alloc.h"
 
+enum { BLOCKS_BYTES = 96 /* what the allocator adds to a turn's blocks */ };
+
 /* Copies a text to *at, where a zero follows it, and moves *at behind that. */
 static const char *stored_request_put(char **at, const char *text, size_t len)
 {
@@ -228,6 +230,19 @@ static struct completed_turn *skip_from(struct completed_turn *before)
     return before;
 }
 
+/* About the memory of one turn, with its log-probabilities and overrides. */
+static size_t turn_memory(const struct completed_turn *r, size_t n_results)
+{
+    const struct stored_request *q = r->request;
+    const size_t n_tops =
+        r->logprobs == NULL || r->n_tokens == 0 ? 0 : r->logprobs[r->n_tokens - 1].tops_end;
+
+    return sizeof(*r) + q->size_bytes + (q->overrides == NULL ? 0 : sizeof(*q->overrides)) +
+           r->len + r->n_tokens * sizeof(r->tokens[0]) +
+           (r->logprobs == NULL ? 0 : r->n_tokens * sizeof(r->logprobs[0])) +
+           n_tops * sizeof(r->tops[0]) + n_results + BLOCKS_BYTES;
+}
+
 enum status completed_turn_open(struct completed_turn **out, struct completed_turn *before,
                                 struct stored_request *request, const struct reply *reply,
                                 struct error *err)
@@ -266,6 +281,7 @@ enum status completed_turn_open(struct completed_turn **out, struct completed_tu
     };
     r->total_bytes = (before == NULL ? 0 : before->total_bytes) + sizeof(*r) + request->size_bytes +
                      r->len + r->n_tokens * sizeof(r->tokens[0]) + n_results;
+    r->memory_bytes = (before == NULL ? 0 : before->memory_bytes) + turn_memory(r, n_results);
     *out = r;
     return STATUS_OK;
 }

@@ -137,6 +137,7 @@ struct completed_turn {
     struct top_logprob *tops;
     struct prompt_results *results; /* NULL: the request asks for none */
     size_t total_bytes;             /* the size of this turn and all turns before it */
+    size_t memory_bytes;            /* about the memory that these take */
     uint32_t n_acted;               /* how many turns up to this one have a reply */
     uint32_t n_waiting;             /* messages of the turns behind the last turn with a reply */
 };

@@ -17,7 +17,10 @@ static const struct limit_kind kind_of_conversations = {"open conversations", "-
 /* Timers are set no farther ahead. */
 #define LOOK_AGAIN_US ((uint64_t)10 * 365 * 24 * 60 * 60 * 1000 * 1000)
 
-enum { DRAW_TRIES = 4 };
+enum {
+    DRAW_TRIES = 4,
+    CONVERSATION_SPARE_BYTES = 512, /* of a conversation: tables, metadata, the allocator's part */
+};
 enum {
     TRIM_LEAST = 256, /* number of closed conversations below which trimming is not worth it */
     TRIM_DELAY_US = 1000 * 1000, /* clients that return at once find the memory still allocated */
@@ -131,12 +134,15 @@ static struct turn *first_lingering(const struct conversations *all)
     return container_of(list_first(&all->lingering), struct turn, lingering);
 }
 
-/* Arms the timer for the first expiry, the memory trim or the end of a turn that lingers. */
+/* Arms the timer for the first expiry, the conversation that the bound of memory has leave, the
+ * memory trim or the end of a turn that lingers. */
 static void conversations_arm(struct conversations *all)
 {
     struct expiry_entry *first = expiry_first(&all->expiry);
-    uint64_t at_us = first == NULL ? 0 : first->at_us;
+    uint64_t at_us = first == NULL ? 0 : first->at_us, leave_us = idle_list_due_us(&all->idle);
 
+    if (leave_us != 0 && (at_us == 0 || leave_us < at_us))
+        at_us = leave_us;
     if (all->trim_us != 0 && (at_us == 0 || all->trim_us < at_us))
         at_us = all->trim_us;
     if (!list_is_empty(&all->lingering)) {
@@ -172,8 +178,7 @@ uint64_t conversation_ttl_ms(const struct conversation *c)
     return own_ms != 0 || c->host.is_kept ? own_ms : c->all->config.ttl_ms;
 }
 
-/* Since when it has been idle in memory: what came before was measured by the clock of a process
- * that has ended, and closes nothing. */
+/* Since when it has been idle in memory. */
 static uint64_t idle_since_us(const struct conversation *c, uint64_t now_us)
 {
     if (c->host.n_live > 0)
@@ -181,23 +186,58 @@ static uint64_t idle_since_us(const struct conversation *c, uint64_t now_us)
     return c->host.last_done_us > c->registered_us ? c->host.last_done_us : c->registered_us;
 }
 
-/* UINT64_MAX: never. */
+/* UINT64_MAX: never. What came before it was in memory counts only if this process has measured it:
+ * the clock of one that has ended closes nothing. */
 static uint64_t due_us(const struct conversation *c, uint64_t now_us)
 {
     const uint64_t ttl_ms = conversation_ttl_ms(c);
+    const bool is_measured = c->is_idle_known && c->host.n_live == 0;
 
-    return ttl_ms == 0 ? UINT64_MAX : idle_since_us(c, now_us) + ttl_ms * 1000;
+    if (ttl_ms == 0)
+        return UINT64_MAX;
+    return (is_measured ? c->host.last_done_us : idle_since_us(c, now_us)) + ttl_ms * 1000;
+}
+
+bool conversation_may_leave(const struct conversation *c)
+{
+    return c->host.is_kept && !c->is_pinned && c->host.n_live == 0 &&
+           !c->host.model->info.is_state_volatile && !watch_ring_has(&c->all->watch, &c->id);
 }
 
 /* When it is next to be looked at: it expires, or leaves memory. */
 static uint64_t conversation_leave_us(const struct conversation *c, uint64_t now_us)
 {
     const uint64_t due = due_us(c, now_us), unload_us = c->all->config.unload_us;
-    const uint64_t leave_us = c->host.is_kept && unload_us != 0
-                                  ? idle_since_us(c, now_us) + unload_us
-                                  : now_us + LOOK_AGAIN_US;
+    uint64_t leave_us = now_us + LOOK_AGAIN_US;
 
+    if (c->host.is_kept && unload_us != 0) {
+        leave_us = idle_since_us(c, now_us) + unload_us;
+        if (leave_us <= now_us && !conversation_may_leave(c))
+            leave_us = now_us + unload_us;
+    }
     return leave_us < due ? leave_us : due;
+}
+
+/* About how much memory c takes. What forks share counts for each of them. */
+static size_t conversation_memory(const struct conversation *c)
+{
+    const struct conversation_options *o = c->host.options;
+    struct clone_info clone;
+
+    clone_describe(c->host.clone, &clone);
+    return sizeof(*c) + sizeof(*o) + o->system_len + clone.state_bytes + CONVERSATION_SPARE_BYTES +
+           (c->host.newest == NULL ? 0 : c->host.newest->memory_bytes);
+}
+
+void conversation_used(struct conversation *c)
+{
+    struct conversations *all = c->all;
+
+    if (!c->host.is_kept || c->host.n_live > 0 || c->expiry.place == 0) /* not registered */
+        return;
+    idle_list_put(&all->idle, &c->idle, conversation_memory(c), env_now_us(all->config.env));
+    if (idle_list_due_us(&all->idle) != 0)
+        conversations_arm(all);
 }
 
 static void announce(const struct conversation *c, enum watch_what what, const char *reason)
@@ -307,6 +347,7 @@ void conversation_is_kept(struct conversation *c)
     c->host.is_kept = true;
     if (c->unkept.next != NULL)
         list_remove(&c->unkept);
+    conversation_used(c);
 }
 
 size_t conversations_count_of(const struct conversations *all, uint32_t principal,
@@ -362,15 +403,35 @@ static enum status conversations_register(struct conversations *all, struct conv
     c->host.model->n_conversations++;
     if (c->opened != NULL)
         opened_requests_add(&all->opened, c->opened);
+    conversation_used(c);
     announce(c, what, "");
     return STATUS_OK;
+}
+
+static void conversation_leave_untold(struct conversation *c);
+
+/* Idle kept conversations leave memory, until the principal may have one more there. */
+static void conversations_make_room(struct conversations *all, uint32_t principal)
+{
+    const bool is_own = shared_limit_is_full_for(&all->limit, principal);
+    struct idle_entry *e = idle_list_first(&all->idle), *next;
+
+    for (; e != NULL && shared_limit_room(&all->limit, principal) == 0; e = next) {
+        struct conversation *c = container_of(e, struct conversation, idle);
+
+        next = idle_list_next(&all->idle, e);
+        if ((!is_own || c->principal == principal) && conversation_may_leave(c))
+            conversation_leave_untold(c);
+    }
 }
 
 enum status conversations_add_again(struct conversations *all, struct conversation *c,
                                     uint64_t idle_ms, struct error *err)
 {
-    enum status rc = conversations_check_room(all, c->principal, err);
+    enum status rc;
 
+    conversations_make_room(all, c->principal);
+    rc = conversations_check_room(all, c->principal, err);
     return rc == STATUS_OK ? conversations_register(all, c, WATCH_OPENED, idle_ms * 1000, err) : rc;
 }
 
@@ -414,6 +475,7 @@ static void conversations_remove(struct conversations *all, struct conversation 
     if (c->unkept.next != NULL)
         list_remove(&c->unkept);
     c->owner->n--;
+    idle_list_remove(&all->idle, &c->idle);
     expiry_remove(&all->expiry, &c->expiry);
     shared_limit_give(&all->limit, c->principal, 1);
     all->n--;
@@ -556,7 +618,10 @@ void conversation_lose(struct conversation *c)
 
 static void on_turn_began(struct turn_host *host)
 {
-    container_of(host, struct conversation, host)->all->n_live++;
+    struct conversation *c = container_of(host, struct conversation, host);
+
+    c->all->n_live++;
+    idle_list_remove(&c->all->idle, &c->idle);
 }
 
 static void on_turn_left(struct turn_host *host, bool is_complete)
@@ -623,9 +688,35 @@ static void on_turns_emptied(struct turn_host *host)
 
     if (c->is_closed)
         conversation_free(c);
+    else
+        conversation_used(c);
 }
 
 /* --- all conversations --- */
+
+bool conversation_expire(struct conversation *c)
+{
+    if (due_us(c, env_now_us(c->all->config.env)) > env_now_us(c->all->config.env))
+        return false;
+    c->all->n_expired += c->host.is_kept;
+    conversation_close(c, WATCH_EXPIRED, "idle for too long");
+    return true;
+}
+
+/* Takes the least recently used out of memory, until the others are within the bound. */
+static void conversations_shrink(struct conversations *all, uint64_t now_us)
+{
+    struct idle_entry *e;
+
+    while ((e = idle_list_due(&all->idle, now_us)) != NULL) {
+        struct conversation *c = container_of(e, struct conversation, idle);
+
+        if (conversation_may_leave(c))
+            conversation_leave_untold(c); /* it is as open as before */
+        else
+            idle_list_put(&all->idle, e, e->size_bytes, now_us);
+    }
+}
 
 void conversations_tick(void *conversations)
 {
@@ -637,9 +728,8 @@ void conversations_tick(void *conversations)
         struct conversation *c = container_of(first, struct conversation, expiry);
         uint64_t at_us = conversation_leave_us(c, now_us);
 
-        if (due_us(c, now_us) <= now_us) {
-            all->n_expired += c->host.is_kept;
-            conversation_close(c, WATCH_EXPIRED, "idle for too long");
+        if (conversation_expire(c)) {
+            continue;
         } else if (at_us <= now_us) {
             conversation_leave_untold(c); /* it is as open as before */
         } else {
@@ -648,6 +738,7 @@ void conversations_tick(void *conversations)
             expiry_moved(&all->expiry, &c->expiry);
         }
     }
+    conversations_shrink(all, now_us);
     end_lingering(all, now_us);
     if (all->trim_us != 0 && all->trim_us <= now_us)
         conversations_trim(all);
@@ -759,6 +850,14 @@ void conversations_configure(struct conversations *all, size_t max_conversations
     all->config.linger_us = linger_us;
 }
 
+void conversations_configure_unload(struct conversations *all, uint64_t unload_us,
+                                    uint64_t unload_bytes)
+{
+    all->config.unload_us = unload_us;
+    all->idle.max_bytes = unload_bytes;
+    conversations_arm(all);
+}
+
 void conversations_init(struct conversations *all, const struct conversations_config *config)
 {
     struct conversations_config *c = &all->config;
@@ -792,6 +891,7 @@ void conversations_init(struct conversations *all, const struct conversations_co
     hash_init(&all->owners, NULL); /* a client does not choose its principal's id */
     opened_requests_init(&all->opened, config->env);
     expiry_init(&all->expiry);
+    idle_list_init(&all->idle, c->unload_bytes);
     list_init(&all->newest_first);
     list_init(&all->lingering);
     list_init(&all->closing);

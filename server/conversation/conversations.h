@@ -10,6 +10,7 @@
 #include "base/shared_limit.h"
 #include "base/status.h"
 #include "server/conversation/expiry.h"
+#include "server/conversation/idle.h"
 #include "server/conversation/metadata.h"
 #include "server/conversation/opened_requests.h"
 #include "server/conversation/turn.h"
@@ -79,13 +80,18 @@ struct conversation {
     struct opened_request *opened; /* the request that opened it; NULL: a request without an id */
     uint64_t serial;               /* grows with the order of opening */
     uint64_t opened_unix_ms;
+    struct idle_entry idle; /* while the conversation is kept and has no turn */
     uint64_t registered_us; /* when the conversation came into memory */
+    bool is_idle_known;     /* its idle time before it came into memory counts, too: this process
+                               wrote its last record */
     struct unended_turn unended;
     uint32_t rewound_to; /* the turn to which the last rewind went */
     struct conversation_id parent;
     bool has_parent;
     uint64_t owner_epoch; /* of its row in the journal, when it was opened or read */
     bool is_inexact;      /* another arithmetic or model has computed a part of the past */
+    bool is_pinned;       /* it does not leave memory for being idle: its user, a room, does not
+                             read it again */
     bool is_closed;       /* the conversation is not found by id any more */
 };
 
@@ -101,8 +107,10 @@ struct conversations_config {
                         another; a day */
     /* How long a turn that can be asked for again goes on without a reader; 0: no time. */
     uint64_t linger_us;
-    uint64_t unload_us; /* a kept conversation leaves memory after this idle time; 0: never */
-    uint64_t unix_ms;   /* the wall clock at conversations_init */
+    uint64_t unload_us;    /* a kept conversation leaves memory after this idle time; 0: never */
+    uint64_t unload_bytes; /* kept conversations without a turn take at most about this much memory;
+                              0: no bound */
+    uint64_t unix_ms;      /* the wall clock at conversations_init */
     /* Returns the quota of a principal, valid as long as the conversations; NULL: the principal has
      * none. quota_of may be NULL. */
     struct access_quota *(*quota_of)(void *arg, uint32_t principal);
@@ -123,6 +131,7 @@ struct conversations {
     uint64_t trim_us; /* when memory is trimmed next; 0: there is no need */
     struct list newest_first;
     struct expiry expiry;
+    struct idle_list idle; /* kept conversations that have no turn */
     struct watch_ring watch;
     uint64_t start_us;
     uint64_t n_opened;     /* how many were opened since the start; gives the serials */
@@ -147,6 +156,9 @@ void conversations_init(struct conversations *all, const struct conversations_co
  * on. Zero stands for the default, except in linger_us. */
 void conversations_configure(struct conversations *all, size_t max_conversations, uint64_t ttl_ms,
                              uint64_t linger_us);
+/* Changes when kept conversations leave memory: see struct conversations_config. */
+void conversations_configure_unload(struct conversations *all, uint64_t unload_us,
+                                    uint64_t unload_bytes);
 /* Frees what the conversations share. Every conversation must be closed. conversations may be
  * zeroed memory. */
 void conversations_deinit(void *conversations);
@@ -161,9 +173,9 @@ struct conversation *conversations_get_of(const struct conversations *all, uint3
 struct conversation *conversations_get(const struct conversations *all,
                                        const struct conversation_id *id);
 
-/* Closes expired conversations, takes idle kept conversations out of memory, and ends turns that
- * have lingered long enough. A second after most conversations were closed, also returns their
- * memory to the system. */
+/* Closes expired conversations, takes idle kept conversations out of memory (see
+ * conversation_may_leave), and ends turns that have lingered long enough. A second after most
+ * conversations were closed, also returns their memory to the system. */
 void conversations_tick(void *conversations);
 
 /* Makes every later open or turn fail with UNAVAILABLE. Turns that linger end, or are left to the
@@ -183,6 +195,15 @@ void conversations_close_all(struct conversations *all, const struct model *mode
 uint64_t conversation_ttl_ms(const struct conversation *c);
 /* Says that this idle time has changed. */
 void conversations_expiry_changed(struct conversation *c);
+/* Closes c if that idle time has passed. Returns whether it has. */
+bool conversation_expire(struct conversation *c);
+
+/* Returns whether c is as before when it has left memory and is read again: c is kept and not
+ * pinned, has no turn, nobody watches c alone, and its agent computes the state of its clone from
+ * the records. */
+bool conversation_may_leave(const struct conversation *c);
+/* Says that c, which has no turn, was used, or has grown: others leave memory before c. */
+void conversation_used(struct conversation *c);
 
 /* Returns the wall clock: the time at conversations_init and the time since then. */
 uint64_t conversations_unix_ms(const struct conversations *all);
@@ -247,7 +268,8 @@ void conversation_lose(struct conversation *c);
 /* Gives c, which has options and a model, its clone. */
 enum status conversation_open_clone(struct conversation *c, struct error *err) MUST_CHECK;
 
-/* Registers a conversation that was open before, with its id. It has been idle for idle_ms. */
+/* Registers a conversation that was open before, with its id. It has been idle for idle_ms. Where
+ * there is no room for it, idle kept conversations leave memory. */
 enum status conversations_add_again(struct conversations *all, struct conversation *c,
                                     uint64_t idle_ms, struct error *err) MUST_CHECK;
 /* Registers a new conversation, draws its id, and tells watchers. On success the registry owns c.

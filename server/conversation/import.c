@@ -119,6 +119,7 @@ enum status conversation_import(struct conversation *c, const struct imported_tu
         c->host.newest = completed;
         c->host.n_turns = completed->number;
         c->is_inexact = c->is_inexact || !t->request.is_observed;
+        conversation_used(c);
         rc = keeping_import(c, completed, finish.trace, finish.trace_size, err);
     }
     stored_request_close(request);

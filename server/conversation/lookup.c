@@ -34,8 +34,10 @@ static void on_lookup(void *arg, struct journal_found *found, const struct error
         l->owner.id[0] = '\0';
     if (why.status == STATUS_OK && found->is_found && !retention_is_closing(l->all, &l->id)) {
         c = lookup_has_read(l->all, &l->id, found);
-        if (c == NULL) /* else another lookup was sooner */
-            (void)!conversation_recall(&c, l->all, l->principal, found, &why); /* it is in why */
+        if (c == NULL && /* else another lookup was sooner */
+            conversation_recall(&c, l->all, l->principal, found, &why) == STATUS_OK &&
+            conversation_expire(c))
+            c = NULL;
         l->is_found = why.status == STATUS_OK && c != NULL;
     }
     l->done(l, &why);

@@ -482,6 +482,7 @@ enum status conversation_recall(struct conversation **out, struct conversations 
     c->owner_epoch = found->owner_epoch;
     memcpy(c->parent.bytes, found->parent, sizeof(c->parent.bytes));
     rc = recall_all(r, found, err);
+    c->is_idle_known = r->last_unix_ms >= all->config.unix_ms && c->unended.request == NULL;
     if (rc == STATUS_OK)
         rc = conversations_add_again(all, c,
                                      now_ms > r->last_unix_ms ? now_ms - r->last_unix_ms : 0, err);

@@ -46,6 +46,18 @@ void watch_ring_skip(const struct watch_ring *ring, const struct link *at, struc
     }
 }
 
+bool watch_ring_has(const struct watch_ring *ring, const struct conversation_id *id)
+{
+    for (struct link *l = list_first(&ring->watchers); l != NULL;
+         l = list_next(&ring->watchers, l)) {
+        const struct watcher *w = container_of(l, const struct watcher, link);
+
+        if (w->is_one && memcmp(&w->id, id, sizeof(*id)) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* --- resume tokens --- */
 
 void watch_token_format(char out[WATCH_TOKEN_CHARS], const struct watch_ring *ring,

@@ -55,6 +55,9 @@ void watch_ring_put(struct watch_ring *ring, const struct watch_event *event);
  * snapshot of this conversation alone is complete. */
 void watch_ring_skip(const struct watch_ring *ring, const struct link *at, struct link *behind);
 
+/* Returns whether a watcher sees the conversation id alone. */
+bool watch_ring_has(const struct watch_ring *ring, const struct conversation_id *id);
+
 /* A place in what a watcher sees: first a snapshot of all conversations, newest first, and then the
  * events since the snapshot began. */
 struct watch_place {

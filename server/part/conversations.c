@@ -55,6 +55,7 @@ static void conversations_part_init(void *self, struct part_host *host, struct a
         .ttl_ms = c->ttl_ms,
         .linger_us = c->linger_ms * 1000,
         .unload_us = c->unload_idle_ms * 1000,
+        .unload_bytes = c->unload_bytes,
         .env = host->env,
         .quota_of = part_quota,
         .quota_arg = host,
@@ -76,7 +77,7 @@ static void conversations_part_configure(void *self, const struct config *to)
     struct conversations *all = self;
 
     conversations_configure(all, to->max_conversations, to->ttl_ms, to->linger_ms * 1000);
-    all->config.unload_us = to->unload_idle_ms * 1000;
+    conversations_configure_unload(all, to->unload_idle_ms * 1000, to->unload_bytes);
 }
 
 static bool conversations_part_is_idle(const void *self)

@@ -442,6 +442,7 @@ static enum status room_agent_open(struct room_agent *a, struct model *m, const 
 
     if (opening_open(&c, room->rooms->conversations, m, "", &request, err) != STATUS_OK)
         return err->status;
+    c->is_pinned = true;
     a->conversation = c->id;
     conversation_id_format(&c->id, a->conversation_text);
     return STATUS_OK;

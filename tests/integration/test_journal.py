@@ -229,6 +229,14 @@ def stable(c):
     return c
 
 
+def is_gone(parley, conversation):
+    try:
+        return not parley.get(conversation)
+    except grpc.RpcError as e:
+        assert e.code() == grpc.StatusCode.NOT_FOUND, e
+        return True
+
+
 def is_listed(parleyd, flags, folder):
     """Pages come from the journal, the same whether conversations are in memory or not, and one that was idle for long leaves it."""
     data = new_journal(parleyd, folder, "listed")
@@ -251,6 +259,16 @@ def is_listed(parleyd, flags, folder):
         refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: parley.conversations.List(conversations.ConversationsListRequest(page_token="x")))
         known = [everything(parley, c) for c in alive]
         after = next_turns(parley, [parley.fork(c) for c in alive])
+    with Mortal(parleyd, *flags, *data, "--unload-idle", "0", "--unload-size", "1K") as parley:
+        assert [everything(parley, c) for c in alive] == known
+        watch = parley.conversations.Watch(conversations.ConversationsWatchRequest(conversation=alive[0]))
+        assert [next(watch).kind, next(watch).kind] == [conversations.CONVERSATION_EVENT_KIND_SNAPSHOT, conversations.CONVERSATION_EVENT_KIND_SYNCED]
+        children.until("all but the watched one to leave memory", lambda: [c.conversation for c in pages(parley, 1000) if c.context_tokens] == [alive[0]])
+        own = parley.conversations.Open(conversations.ConversationsOpenRequest(model="echo", ttl_ms=2000)).conversation
+        children.until("its own time to pass, however often it is read", lambda: is_gone(parley, own))
+        parley.close(parley.fork(alive[0]))
+        assert [everything(parley, c) for c in alive] == known and watch.is_active()
+        watch.cancel()
     with Mortal(parleyd, *flags, *data, "--unload-idle", "100ms") as parley:
         assert [everything(parley, c) for c in alive] == known
         children.until("all to leave memory", lambda: all(c.context_tokens == 0 for c in pages(parley, 1000)))

@@ -326,6 +326,104 @@ START_TEST(an_idle_one_leaves_memory)
 }
 END_TEST
 
+static void say(struct conversation *c, uint32_t number)
+{
+    struct fake_reader r;
+
+    ask(c, number, "say 2", &r);
+    settle();
+    fake_reader_read(&r);
+    ck_assert(r.is_done);
+    fake_reader_deinit(&r);
+    s.now_us++;
+}
+
+/* Sets the bound to what there is, less this, and lets the time pass after which that counts. */
+static void bound_memory(size_t less_bytes)
+{
+    conversations_configure_unload(&s.all, 0, s.all.idle.bytes - less_bytes);
+    conversations_tick(&s.all); /* nothing has been idle for long */
+    s.now_us += IDLE_LEAST_US;
+    conversations_tick(&s.all);
+}
+
+/* Kept conversations leave memory while they take more than the bound, the least recently used
+ * first: not one that has a turn, or that a watcher follows alone, nor one that only memory has. */
+START_TEST(idle_ones_leave_within_a_bound)
+{
+    struct conversation *c[4];
+    struct conversation_id id[4];
+    struct watcher watcher = {0};
+    struct watch_place place;
+    struct fake_reader r;
+    struct error err;
+
+    start();
+    (void)fake_conversation(&s);
+    for (size_t i = 0; i < 4; i++) {
+        c[i] = kept();
+        id[i] = c[i]->id;
+        say(c[i], 1);
+    }
+    ck_assert_uint_gt(s.all.idle.bytes, 4 * sizeof(*c[0]));
+    ck_assert_uint_eq(s.all.n, 5);
+    ck_assert_uint_eq(idle_list_due_us(&s.all.idle), 0);
+    bound_memory(0);
+    ck_assert_uint_eq(s.all.n, 5);
+    say(c[0], 2);
+    bound_memory(1);
+    ck_assert_uint_eq(s.all.n, 4);
+    ck_assert_ptr_null(conversations_get(&s.all, &id[1]));
+
+    ck_assert_int_eq(watch_token_parse(&place, &s.all.watch, "", &err), STATUS_OK);
+    watcher_open(&watcher, &s.all.watch, 0, &id[2], &place, on_nothing, NULL);
+    ask(c[3], 2, "say 2", &r);
+    bound_memory(1);
+    ck_assert_uint_eq(s.all.n, 3);
+    ck_assert_ptr_null(conversations_get(&s.all, &id[0]));
+    settle();
+    fake_reader_deinit(&r);
+    s.all.config.unload_us = 1000;
+    conversations_expiry_changed(c[2]);
+    s.now_us += 10 * IDLE_LEAST_US;
+    conversations_tick(&s.all); /* the time does not take the one that is watched either */
+    ck_assert_ptr_eq(conversations_get(&s.all, &id[2]), c[2]);
+    watcher_close(&watcher);
+    s.now_us += 1000;
+    conversations_tick(&s.all);
+    ck_assert_ptr_null(conversations_get(&s.all, &id[2]));
+    conversations_configure_unload(&s.all, 0, 1);
+    s.now_us += IDLE_LEAST_US;
+    conversations_tick(&s.all);
+    ck_assert_uint_eq(s.all.n, 1);
+    ck_assert_uint_eq(s.all.idle.bytes, 0);
+    stop();
+    ck_assert_ptr_null(strchr(store.kinds, 'C'));
+}
+END_TEST
+
+/* A queued turn ends inside the leaving of its conversation, which comes into no list again. */
+START_TEST(one_that_leaves_is_not_idle)
+{
+    struct fake_reader first, queued;
+    struct conversation *c;
+
+    start();
+    c = kept();
+    conversations_configure_unload(&s.all, 0, 1);
+    ask(c, 1, "say 3", &first);
+    ask(c, 2, "say 3", &queued);
+    conversation_put_away(c, "");
+    ck_assert_uint_eq(s.all.idle.bytes, 0);
+    settle();
+    ck_assert_uint_eq(s.all.idle.bytes + s.all.n + s.all.n_closing, 0);
+    ck_assert_ptr_null(idle_list_first(&s.all.idle));
+    fake_reader_deinit(&first);
+    fake_reader_deinit(&queued);
+    stop();
+}
+END_TEST
+
 /* One that is not kept writes nothing, nor do its forks. */
 START_TEST(others_write_nothing)
 {
@@ -348,4 +446,4 @@ END_TEST
 SUITE_MAIN("server/conversation/keeping", a_turn_waits_for_the_journal,
            an_accepted_turn_keeps_its_number, a_failing_journal_takes_the_conversation,
            an_observed_turn_waits_too, changes_are_written, an_idle_one_leaves_memory,
-           others_write_nothing)
+           idle_ones_leave_within_a_bound, one_that_leaves_is_not_idle, others_write_nothing)
