@@ -117,8 +117,8 @@ def echo(o):
                 f"{who}_cpu_us": 1e6 * statistics.median(seconds) / n for who, seconds in cpu.items()}
 
 
-def fill(data, n):
-    """Copies one conversation of no turn, and one of many, to n, of which N_LONG are long."""
+def fill(data, n, n_long=N_LONG):
+    """Copies one conversation of no turn, and one of many, to n, of which n_long are long. The ids of these."""
     with contextlib.closing(sqlite3.connect(f"{data}/journal.db", isolation_level=None)) as db:
         db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA cache_size = -262144; BEGIN")
         (short, short_body, ms), (long, _, _) = [db.execute(
@@ -129,17 +129,17 @@ def fill(data, n):
         open_it = "INSERT INTO conversation (id, principal, model, seq) SELECT ?, principal, model, ? FROM conversation WHERE id = ?"
         ids = [os.urandom(16) for _ in range(n)]
         for i, id in enumerate(ids):
-            rows = past if i < N_LONG else [(1, 0, 1, ms, short_body)]
+            rows = past if i < n_long else [(1, 0, 1, ms, short_body)]
             before = bytes(32)
             for number, (generation, turn, kind, unix_ms, body) in enumerate(rows):
                 digest = chain.content((id, kind, generation, turn, unix_ms, body), "")
                 before = hashlib.sha256(before + digest).digest()
                 seq = db.execute(event, (id, generation, turn, kind, unix_ms, body, digest, before)).lastrowid
                 if number == 0:
-                    db.execute(open_it, (id, seq, long if i < N_LONG else short))
+                    db.execute(open_it, (id, seq, long if i < n_long else short))
         db.execute("UPDATE tally SET n = (SELECT count(*) FROM conversation WHERE principal = tally.principal AND model = tally.model AND is_listed)")
         db.execute("COMMIT")
-    return [id.hex() for id in ids[:N_LONG]]
+    return [id.hex() for id in ids[:n_long]]
 
 
 def ready_s(o, data):
