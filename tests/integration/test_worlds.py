@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Worlds whose participants are agents of one's own: attached to a daemon, or in shared objects.
 
-usage: test_worlds.py PARLEYD PARLEY BUILD_DIR EXAMPLE      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+usage: test_worlds.py PARLEYD PARLEY BUILD_DIR EXAMPLE ACTS_WORKER      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 import json
 import os
 import sys
@@ -12,7 +12,7 @@ import children
 import harness
 from agent_process import Worker
 
-PARLEYD, PARLEY, BUILD, EXAMPLE = sys.argv[1:5]
+PARLEYD, PARLEY, BUILD, EXAMPLE, ACTS_WORKER = sys.argv[1:6]
 EXAMPLES = os.path.join(BUILD, "agents/plugin/examples")
 
 
@@ -200,8 +200,105 @@ def test_wrong_worlds(client, folder):
     assert "dynamic" in said(client, "eval", "--world", good, "-bs", 2, "-dynb", "full", "-tr", 9, code=1).stderr
 
 
+class Acts:
+    """The worker of whole acts, and what it has told since it was last asked."""
+
+    def __init__(self, client, folder):
+        self.client, self.folder, self.dies = client, folder, os.path.join(folder, "died")
+        self.process = None
+        self.start()
+
+    def start(self):
+        self.log = open(os.path.join(self.folder, "acts.log"), "w+", encoding="utf-8")
+        env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
+        self.process = children.start([sys.executable, ACTS_WORKER, self.client.address, self.dies], env=env, stdout=self.log)
+        wanted = {"acts", "few", "single", "judged", "plainly"}
+        children.until("they are attached", lambda: wanted <= {m.name for m in self.client.models.List(harness.models.ModelsListRequest()).models
+                                                               if m.state == harness.models.MODEL_STATE_READY}, self.process)
+
+    def told(self, what):
+        self.log.seek(0)
+        lines = [json.loads(line) for line in self.log.read().splitlines()]
+        return [line[what] for line in lines if what in line]
+
+    def forget(self):
+        self.log.seek(0)
+        self.log.truncate()
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+        self.log.close()
+
+
+def acts_eval(acts, *flags):
+    """Returns the report, the sizes of the agent's batches, and the batches that the verb says."""
+    acts.forget()
+    done = said(acts.client, "eval", *flags, "--json")
+    line = next((line for line in done.stderr.splitlines() if " batches of " in line), "0 batches of 0")
+    return json.loads(done.stdout.splitlines()[-1]), [len(batch) for batch in acts.told("batch")], (int(line.split()[0]), float(line.split()[3]))
+
+
+def test_acts(client, folder):
+    """An agent in Python gets a world's whole batch, each message with all its fields, and answers with any; the teacher judges the replies.
+    What the verb says of batches is what the agent got."""
+    acts = Acts(client, folder)
+    score, sizes, counted = acts_eval(acts, "-t", "attached:judged:7", "-m", "attached:acts", "-bs", 3)
+    assert sizes == [3, 3, 3, 3, 1, 1] and counted == (6, 2.3), (sizes, counted)
+    first, second = acts.told("batch")[0][0], acts.told("batch")[1][0]
+    assert first == {"text": "q0", "label_candidates": ["b", "a", "q0 1"], "reward": 0.25, "hint": {"i": 0}, "episode_done": False, "id": "judged:7",
+                     "eval_labels": ["q0 1"], "turn": 1, "turns": 1, "before": None}, first
+    assert (second["turn"], second["turns"], second["before"], second["eval_labels"]) == (2, 2, "q0 1", ["and 2", "other"]), second
+    own = {"USER_exs": 1, "deep": 2.718281828459045 ** 0.5, "kept": 1, "length": 2.5, "n": 14, "right": 0.75, "seen": 14, "weighed": 0.75}
+    assert {**score, **own} == score and (score["exs"], score["accuracy"], score["hits@5"]) == (14, 1, 0.5), score
+    judged = acts.told("judged")
+    assert len(judged) == 14 and judged[0][0]["text"] == "q0" and judged[0][2]["mood"] == {"calm": [1, 2]}, judged[0]
+    for shape in ["-bs", 1], ["-bs", 64], ["-bs", 4, "-nt", 2], ["-bs", 64, "-dynb", "full", "-tr", 32]:
+        again, sizes, counted = acts_eval(acts, "-t", "attached:judged:7", "-m", "attached:acts", *shape)
+        assert again == score and sum(sizes) == 14 and len(acts.told("judged")) == 14, (shape, again)
+        assert shape[1] == 1 or (counted[0] == len(sizes) and max(sizes) <= shape[1]), (shape, sizes, counted)
+    again, sizes, counted = acts_eval(acts, "-t", "attached:judged:7", "-m", "attached:few", "-bs", 5)
+    assert again == score and max(sizes) == 2 and counted == (8, 1.8), (again, sizes, counted)
+    hidden, _, _ = acts_eval(acts, "-t", "attached:judged:7", "-m", "attached:acts", "--hide-labels", "true")
+    assert hidden["accuracy"] == 1 and not any("labels" in str(row.keys()) for batch in acts.told("batch") for row in batch), hidden
+    single, _, _ = acts_eval(acts, "-t", "attached:plainly", "-m", "attached:single", "-bs", 2)
+    assert (single["exs"], single["recall"]) == (3, 0.5) and "kept" not in single, single
+    acts_attacked(acts, folder)
+    acts.stop()
+
+
+def acts_attacked(acts, folder):
+    """Replies that are no acts end the verb with one line; long ones, and a worker that dies, lose nothing."""
+    for wrong, why in ((3, "must return a text"), ({"text": 3}, "'text', which must be a text"), ({"metrics": {"m": "x"}}, "metric 'm' must be a number"),
+                       ({"text_candidates": "x"}, "a list of texts"), ({"batch_padding": True}, "left to the world"), ({"metrics": 1}, "an object"),
+                       ({"metrics": {"m": [1, 2, 3]}}, "metric 'm'"), ({"episode_done": "no"}, "true or false"), ({"text": {"a": 1}}, "a text")):
+        with open(os.path.join(folder, "wrong.jsonl"), "w", encoding="utf-8") as file:
+            file.write(json.dumps({"text": "wrong", "labels": ["x"], "episode_done": True, "wrong": wrong}) + "\n")
+        error = said(acts.client, "eval", "-t", f"jsonl:{file.name}", "-m", "attached:acts", code=1).stderr
+        assert why in error and error.count("\n") == 1, (wrong, error)
+    long, many = "\u00fc\n\"" * 40000, 300
+    with open(os.path.join(folder, "long.jsonl"), "w", encoding="utf-8") as file:
+        for i in range(many):
+            texts = [long, "b"] if i == 0 else [f"t{i} " + "w" * 40000, "x"] if i % 3 == 0 else [""]
+            for turn, text in enumerate(texts, 1):
+                file.write(json.dumps({"text": text, "labels": [f"{text} {turn}"], "episode_done": turn == len(texts)}) + "\n")
+    score, sizes, _ = acts_eval(acts, "-t", f"jsonl:{file.name}", "-m", "attached:acts", "-bs", 150, "-mcs", "none")
+    assert (score["exs"], score["accuracy"]) == (400, 1) and max(sizes) == 150, score  # over several conversations
+    with open(os.path.join(folder, "die.jsonl"), "w", encoding="utf-8") as file:
+        for text in ("a", "b", "die", "c"):
+            file.write(json.dumps({"text": text, "labels": [f"{text} {'abdc'.index(text[0]) + 1}"], "episode_done": text == "c"}) + "\n")
+    done = {}
+    thread = threading.Thread(target=lambda: done.update(json.loads(report(acts.client, "-t", f"jsonl:{file.name}", "-m", "attached:acts"))))
+    thread.start()
+    acts.process.wait()
+    acts.log.close()
+    acts.start()
+    thread.join()
+    assert (done["exs"], done["accuracy"]) == (4, 1), done
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch, harness.Parleyd(PARLEYD) as daemon:
-        for test in (test_agents, test_dialogue, test_person_logged, test_lost, test_pipeline, test_endings, test_attached_world, test_wrong_worlds):
+        for test in (test_agents, test_dialogue, test_person_logged, test_lost, test_pipeline, test_endings, test_attached_world, test_wrong_worlds, test_acts):
             test(daemon, scratch)
             print(f"{test.__name__} ok", flush=True)

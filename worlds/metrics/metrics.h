@@ -78,6 +78,13 @@ struct metric_list {
     size_t n;
 };
 
+/* Reads metrics from a JSON object, as programs send them: {"name": x} is an average of one value,
+ * {"name": [sum, n]} an average of n values; {"name": {"sum": x}}, {"fixed": x},
+ * {"ppl": [nats, tokens]} and {"timer": [x, from, to]} are the other kinds. The list lies in arena.
+ * INVALID says which metric has another form. */
+enum status metric_list_read(struct metric_list *out, struct text json, struct arena *arena,
+                             struct error *err) MUST_CHECK;
+
 /* --- the store ------------------------------------------------------------------------------- */
 
 struct metrics;

@@ -11,6 +11,7 @@
 #include "agents/turn.h"
 #include "base/alloc.h"
 #include "base/list.h"
+#include "worlds/message/act.h"
 
 /* A batcher whose clock counts its steps. */
 struct offline_batcher {
@@ -130,20 +131,22 @@ static uint64_t offline_scheduler_order(void *self, const struct row *row)
 static void offline_scheduler_count_step(struct offline_scheduler *s, struct row *const *rows,
                                          size_t n)
 {
-    uint64_t n_words = 0;
+    uint64_t n_words = 0, n_real = 0;
     struct lengths longest = {0};
 
     for (size_t i = 0; i < n; i++) {
+        const struct act *observation = offline_request_of(rows[i])->observation;
         const struct lengths *l = &offline_request_of(rows[i])->lengths;
 
+        n_real += observation == NULL || !act_is_padding(observation);
         longest.text = l->text > longest.text ? l->text : longest.text;
         longest.label = l->label > longest.label ? l->label : longest.label;
         n_words += (uint64_t)l->text + l->label;
     }
-    s->counters.n_steps++;
-    s->counters.n_rows += n;
+    s->counters.n_steps += n_real > 0;
+    s->counters.n_rows += n_real;
     s->counters.n_words += n_words;
-    s->counters.n_padded += (uint64_t)n * ((uint64_t)longest.text + longest.label);
+    s->counters.n_padded += n_real * ((uint64_t)longest.text + longest.label);
     s->counters.n_cells =
         s->participant->type->is_ragged ? s->counters.n_words : s->counters.n_padded;
 }

@@ -45,9 +45,9 @@ struct offline_request {
     bool is_asked; /* the batcher has the request */
 };
 
-/* Sums over all batches. Words count the rows' lengths alone; cells count what was computed, with
- * padding. n_padded is what the rows would take if each were as long as the longest of its batch;
- * it equals n_cells unless rows are packed. */
+/* Sums over all batches. Rows whose observation is padding do not count. Words count the rows'
+ * lengths alone; cells count what was computed, with padding. n_padded is what the rows would take
+ * if each were as long as the longest of its batch; it equals n_cells unless rows are packed. */
 struct offline_counters {
     uint64_t n_steps, n_rows, n_cells, n_words, n_padded;
 };

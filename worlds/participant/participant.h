@@ -120,6 +120,8 @@ struct participant_type {
     /* Returns the digest that data_build writes beside vectors which this participant made
      * (listener_config_digest). NULL: the participant takes no vectors that were made before. */
     const char *(*vectors_of)(const struct participant *p);
+    /* Returns the most rows of a batch_act, at least 1. NULL: as many as the world has. */
+    size_t (*max_rows)(const struct participant *p);
     bool is_ragged; /* rows are packed: the budget of a batch bounds the sum of their costs, not
                        their number times the largest */
 

@@ -31,8 +31,16 @@ struct attached_data {
      * no part of a further episode. */
     enum status (*next)(void *opened, uint64_t n_episodes, bool is_between, const char **out,
                         size_t *ret_len, struct error *err);
-    void (*close)(void *opened);
-    void *arg; /* for open */
+    /* Begins the judging of replies, as open does; *out NULL: this task judges none. */
+    enum status (*judge_open)(void **out, void *arg, const char *name, const char *fold,
+                              const char *argument, struct error *err);
+    /* Returns the task's own metrics of replies. lines: JSON lines, each with "act", "labels" and
+     * "reply". The result has one JSON object of metrics (worlds/metrics/metrics.h) for each line,
+     * on a line each, and is valid until the next call. */
+    enum status (*judge)(void *opened, const char *lines, const char **out, size_t *ret_len,
+                         struct error *err);
+    void (*close)(void *opened); /* what open or judge_open opened */
+    void *arg;                   /* for open and judge_open */
 };
 
 struct teacher_config {

@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/counter_rng.h"
 #include "worlds/participant/participant.h"
+#include "worlds/teachers/judge.h"
 #include "worlds/teachers/sorted_stream.h"
 #include "worlds/teachers/stream.h"
 #include "worlds/teachers/table.h"
@@ -25,6 +26,7 @@ struct teacher {
     struct teacher_config config;
     char *id;
     struct metrics *metrics;
+    struct judge *judge; /* of the task's own metrics; NULL: it has none */
     struct example_table table;
     struct episode_stream *stream; /* NULL: the table has all examples */
     struct sorted_stream *sorted;  /* NULL: episodes come in order */
@@ -45,6 +47,7 @@ struct teacher {
 struct teacher_clone {
     struct participant_clone base;
     const struct example *examples; /* [n_examples] the episode */
+    const struct act *said;         /* the example's act that the labels belong to */
     struct value labels; /* those that the next reply is scored by; VALUE_NULL: it is not scored */
     uint64_t index;      /* the episode's index */
     uint64_t epoch;      /* the epoch that the clone works in */
@@ -141,6 +144,7 @@ static void say_example(struct teacher_clone *c, const struct example *e, struct
 {
     act_share(out, &e->act, out->arena);
     c->labels = e->labels;
+    c->said = &e->act;
     c->is_padding = false;
 }
 
@@ -299,12 +303,15 @@ static enum status teacher_observe(struct participant_clone *base, const struct 
 {
     struct teacher_clone *c = container_of(base, struct teacher_clone, base);
     const struct value labels = c->labels;
+    struct teacher *t = original_of(c);
 
     *ret_observation = reply;
     if (labels.type != VALUE_LIST)
         return STATUS_OK;
     c->labels.type = VALUE_NULL; /* scored once */
-    return metrics_evaluate(original_of(c)->metrics, c->shard, &labels, reply, err);
+    if (metrics_evaluate(t->metrics, c->shard, &labels, reply, err) != STATUS_OK)
+        return err->status;
+    return t->judge != NULL ? judge_add(t->judge, c->said, &labels, reply, err) : STATUS_OK;
 }
 
 static bool teacher_episode_done(const struct participant_clone *base)
@@ -383,12 +390,18 @@ static void teacher_reset(struct participant *base)
         sorted_stream_reset(t->sorted);
     if (t->stream != NULL)
         episodes_reset(t->stream);
+    if (t->judge != NULL)
+        judge_reset(t->judge);
     metrics_reset(t->metrics);
 }
 
 static enum status teacher_report(struct report *out, struct participant *base, struct error *err)
 {
-    return metrics_report(out, container_of(base, struct teacher, base)->metrics, err);
+    struct teacher *t = container_of(base, struct teacher, base);
+
+    if (t->judge != NULL && judge_settle(t->judge, err) != STATUS_OK)
+        return err->status;
+    return metrics_report(out, t->metrics, err);
 }
 
 static size_t count_examples(const struct participant *base)
@@ -409,6 +422,7 @@ static void teacher_close(struct participant *base)
     episodes_close(t->stream);
     batches_close(&t->batches);
     table_close(&t->table);
+    judge_close(t->judge);
     metrics_close(t->metrics);
     (void)pthread_mutex_destroy(&t->lock);
     free(t->id);
@@ -478,6 +492,8 @@ static void table_cut(struct example_table *table, size_t n_first)
 static enum status teacher_load(struct teacher *t, const struct data_format *format,
                                 const char *task, struct error *err)
 {
+    static const char *const folds[] = {
+        [FOLD_TRAIN] = "train", [FOLD_VALID] = "valid", [FOLD_TEST] = "test"};
     const char *path = task + strcspn(task, ":") + 1;
     struct text id = {t->id, strlen(t->id)};
     const struct teacher_config *config = &t->config;
@@ -504,6 +520,10 @@ static enum status teacher_load(struct teacher *t, const struct data_format *for
         return error_set(err, STATUS_INVALID,
                          "length_cache works only for a stream; use batch_sort for data in memory");
     if (table_open(&t->table, format, path, id, config, err) != STATUS_OK)
+        return err->status;
+    if (format == &attached_format &&
+        judge_open(&t->judge, config->attached, path, folds[config->datatype.fold], t->metrics,
+                   err) != STATUS_OK)
         return err->status;
     if (config->n_first > 0 && !t->loops)
         table_cut(&t->table, config->n_first < SIZE_MAX ? (size_t)config->n_first : SIZE_MAX);

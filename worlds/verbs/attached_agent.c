@@ -1,7 +1,9 @@
-/* A step: conversations are opened for the clones that have none, then every row's turn is asked,
- * all at once. A turn has its number, so that one which failed for want of a worker, or because the
- * server is full, is asked again and has one reply. What a clone hears between two of its acts is
- * copied, and sent as the messages of one turn. */
+/* The first turn finds out whether the worker takes whole acts (attached_acts.h). What follows is
+ * for those that do not, and for all other models. A step: conversations are opened for the clones
+ * that have none, then every row's turn is asked, all at once. A turn has its number, so that one
+ * which failed for want of a worker, or because the server is full, is asked again and has one
+ * reply. What a clone hears between two of its acts is copied, and sent as the messages of one
+ * turn. */
 #include "worlds/verbs/attached_agent.h"
 
 #include <poll.h>
@@ -17,10 +19,9 @@
 #include "client/lib/parley.h"
 #include "worlds/message/act.h"
 #include "worlds/participant/participant.h"
+#include "worlds/verbs/attached_session.h"
 
 enum {
-    ATTACHED_AGENT_LOST_MS = 60000, /* how long to wait for a lost worker */
-    ATTACHED_AGENT_RETRY_MS = 200,
     ATTACHED_AGENT_TURN_BYTES = 256 << 20,
     ATTACHED_AGENT_MAX_HEARD = 1024,
 };
@@ -249,7 +250,7 @@ static bool attached_row_settle(struct attached_row *r, const struct attached_ca
 static void attached_agent_call(const struct attached_agent *a, struct attached_row *rows, size_t n,
                                 const struct attached_call *call)
 {
-    const uint64_t end_ms = clock_ms() + ATTACHED_AGENT_LOST_MS;
+    const uint64_t end_ms = clock_ms() + ATTACHED_LOST_MS;
     bool *is_due = xalloc((n + 1) * sizeof(*is_due));
     bool is_again = true;
 
@@ -267,7 +268,7 @@ static void attached_agent_call(const struct attached_agent *a, struct attached_
             is_again |= is_due[i];
         }
         if (is_again) /* a signal may end the wait early, which is harmless */
-            (void)poll(NULL, 0, ATTACHED_AGENT_RETRY_MS);
+            (void)poll(NULL, 0, ATTACHED_RETRY_MS);
     }
     free(is_due);
 }
@@ -336,28 +337,40 @@ static const struct participant_type attached_agent_type = {
     .is_ragged = true,
 };
 
+static struct participant *attached_texts_open(struct parley_channel *channel,
+                                               const struct attached_agent_config *config)
+{
+    struct attached_agent *a = xalloc(sizeof(*a));
+
+    (void)snprintf(a->name, sizeof(a->name), "attached:%s", config->name);
+    a->type = attached_agent_type;
+    a->type.name = a->name;
+    participant_init(&a->base, &a->type);
+    a->config = *config;
+    a->channel = channel;
+    return &a->base;
+}
+
 enum status attached_agent_open(struct participant **out,
                                 const struct connection_options *connection,
                                 const struct attached_agent_config *config, struct error *err)
 {
-    struct attached_agent *a;
+    struct parley_channel *channel;
+    bool takes_acts;
 
     if (!name_is_valid(config->name, strlen(config->name), 63, NAME_MARKS))
         return error_set(
             err, STATUS_INVALID,
             "attached:%.60s: the name must have 1 to 63 letters, digits, '.', '_' and '-'",
             config->name);
-    a = xalloc(sizeof(*a));
-    (void)snprintf(a->name, sizeof(a->name), "attached:%s", config->name);
-    a->type = attached_agent_type;
-    a->type.name = a->name;
-    participant_init(&a->base, &a->type);
-    a->config = *config;
-    a->channel = connection_open(connection); /* prints the error itself */
-    if (a->channel == NULL) {
-        attached_agent_close(&a->base);
+    channel = connection_open(connection); /* prints the error itself */
+    if (channel == NULL)
         return error_set(err, STATUS_UNAVAILABLE, "%s: no server is connected", config->name);
+    if (attached_acts_open(out, &takes_acts, channel, connection, config, err) != STATUS_OK) {
+        parley_channel_close(channel);
+        return error_prefix(err, "'attached:%s'", config->name);
     }
-    *out = &a->base;
+    if (!takes_acts)
+        *out = attached_texts_open(channel, config);
     return STATUS_OK;
 }

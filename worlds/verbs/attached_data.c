@@ -1,57 +1,27 @@
-/* Turns have numbers, so that a failed turn is requested again and is answered once. If a worker is
- * lost, this waits for another one. Conversations are kept short, since the server has their
- * transcripts. */
+/* Conversations are kept short, since the server has their transcripts. A pass over data and the
+ * judging of replies are conversations of the same kind, told apart by their system prompt. */
 #include "worlds/verbs/attached_data.h"
 
 #include <jansson.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
-#include "client/lib/parley.h"
+#include "worlds/verbs/attached_session.h"
 
-enum {
-    ATTACHED_PASS_BYTES = 4 << 20, /* of one conversation */
-    ATTACHED_LOST_MS = 60000,      /* how long to wait for a lost worker */
-    ATTACHED_RETRY_MS = 200,
-};
+enum { ATTACHED_PASS_BYTES = 4 << 20 }; /* of one conversation */
 
 struct attached_pass {
-    struct parley_channel *channel;
+    struct attached_session session;
     char *name, *fold, *argument;
-    char conversation[33]; /* "": none is open */
-    uint32_t n_turns;
-    size_t n_bytes;
-    struct parley_future *reply; /* the last, which holds the text; NULL: none */
 };
-
-static enum status attached_failed(const struct parley_error *why, struct error *err)
-{
-    return error_set(err, (enum status)why->status, "%.300s", why->text);
-}
-
-static void attached_leave(struct attached_pass *p)
-{
-    struct parley_error ignored; /* the conversation expires at the server anyway */
-
-    parley_future_unref(p->reply);
-    p->reply = NULL;
-    if (p->conversation[0] != '\0')
-        (void)parley_close(p->channel, p->conversation, &ignored);
-    p->conversation[0] = '\0';
-    p->n_turns = 0;
-    p->n_bytes = 0;
-}
 
 static void attached_close(void *opened)
 {
     struct attached_pass *p = opened;
 
-    if (p->channel != NULL)
-        attached_leave(p);
-    parley_channel_close(p->channel);
+    attached_session_leave(&p->session);
+    parley_channel_close(p->session.channel);
     free(p->name);
     free(p->fold);
     free(p->argument);
@@ -63,11 +33,11 @@ static enum status attached_open(void **out, void *arg, const char *name, const 
 {
     struct attached_pass *p = xalloc(sizeof(*p));
 
-    p->channel = connection_open(arg); /* prints the error itself */
+    p->session.channel = connection_open(arg); /* prints the error itself */
     p->name = xstrdup(name);
     p->fold = xstrdup(fold);
     p->argument = xstrdup(argument);
-    if (p->channel == NULL) {
+    if (p->session.channel == NULL) {
         attached_close(p);
         return error_set(err, STATUS_UNAVAILABLE, "no server is connected");
     }
@@ -75,58 +45,23 @@ static enum status attached_open(void **out, void *arg, const char *name, const 
     return STATUS_OK;
 }
 
-static enum status attached_begin(struct attached_pass *p, uint64_t n_episodes, struct error *err)
+/* Begins a conversation whose system prompt has the fold, the argument and one more field, which is
+ * taken. */
+static enum status attached_begin(struct attached_pass *p, const char *field, json_t *value,
+                                  struct error *err)
 {
-    json_t *pass = json_pack("{s:s,s:s,s:I}", "fold", p->fold, "argument", p->argument, "from",
-                             (json_int_t)n_episodes);
+    json_t *pass =
+        json_pack("{s:s,s:s,s:o}", "fold", p->fold, "argument", p->argument, field, value);
     char *system = pass == NULL ? NULL : json_dumps(pass, JSON_COMPACT);
-    const struct parley_open what = {.model = p->name, .system = system};
-    struct parley_opened opened;
-    struct parley_error why;
-    enum status rc = STATUS_OK;
+    enum status rc;
 
     if (system == NULL) /* or the argument is not UTF-8 */
         rc = error_set(err, STATUS_INVALID, "the argument is not UTF-8 text");
-    else if (parley_conversation_open(p->channel, &what, &opened, &why) != PARLEY_OK)
-        rc = attached_failed(&why, err);
     else
-        memcpy(p->conversation, opened.conversation, sizeof(p->conversation));
+        rc = attached_session_begin(&p->session, p->name, system, err);
     free(system);
     json_decref(pass);
     return rc;
-}
-
-/* The reply to turn n_turns + 1, once. */
-static enum status attached_ask(struct attached_pass *p, const struct parley_result **out,
-                                struct error *err)
-{
-    const struct parley_message message = {"user", "next"};
-    const struct parley_turn turn = {.conversation = p->conversation,
-                                     .turn = p->n_turns + 1,
-                                     .messages = &message,
-                                     .n_messages = 1};
-    const uint64_t end_ms = clock_ms() + ATTACHED_LOST_MS;
-    const struct parley_result *result;
-
-    for (;;) {
-        parley_future_unref(p->reply);
-        p->reply = parley_ask_start(p->channel, &turn);
-        if (p->reply == NULL)
-            return error_no_memory(err, sizeof(turn), "a turn");
-        (void)parley_wait_all(&p->reply, 1, PARLEY_FOREVER);
-        result = parley_future_result(p->reply);
-        if (result->err.status != PARLEY_UNAVAILABLE || clock_ms() > end_ms)
-            break;
-        /* A signal may end the wait early, which is harmless. */
-        (void)poll(NULL, 0, ATTACHED_RETRY_MS);
-    }
-    if (result->err.status != PARLEY_OK)
-        return attached_failed(&result->err, err);
-    if (strcmp(result->done.finish_reason, "stop") != 0)
-        return error_set(err, STATUS_DATA_LOSS, "a reply was cut short (%s)",
-                         result->done.finish_reason);
-    *out = result;
-    return STATUS_OK;
 }
 
 static enum status attached_next(void *opened, uint64_t n_episodes, bool is_between,
@@ -135,14 +70,68 @@ static enum status attached_next(void *opened, uint64_t n_episodes, bool is_betw
     const struct parley_result *result = NULL;
     struct attached_pass *p = opened;
 
-    if (is_between && p->n_bytes > ATTACHED_PASS_BYTES)
-        attached_leave(p);
-    if (p->conversation[0] == '\0' && attached_begin(p, n_episodes, err) != STATUS_OK)
+    if (is_between && p->session.n_bytes > ATTACHED_PASS_BYTES)
+        attached_session_leave(&p->session);
+    if (p->session.conversation[0] == '\0' &&
+        attached_begin(p, "from", json_integer((json_int_t)n_episodes), err) != STATUS_OK)
         return err->status;
-    if (attached_ask(p, &result, err) != STATUS_OK)
+    if (attached_session_ask(&p->session, "next", &result, err) != STATUS_OK)
         return err->status;
-    p->n_turns++;
-    p->n_bytes += result->len;
+    *out = result->text;
+    *ret_len = result->len;
+    return STATUS_OK;
+}
+
+/* The first turn asks a teacher whether it computes metrics. One that does not know the question
+ * answers something else. */
+static enum status attached_judge_begin(struct attached_pass *p, bool *ret_judges,
+                                        struct error *err)
+{
+    const struct parley_result *result = NULL;
+    json_t *answer;
+
+    if (attached_begin(p, "evaluate", json_true(), err) != STATUS_OK ||
+        attached_session_ask(&p->session, "begin", &result, err) != STATUS_OK)
+        return err->status;
+    answer = json_loadb(result->text, result->len, 0, NULL);
+    *ret_judges = json_is_true(json_object_get(answer, "parley.evaluate"));
+    json_decref(answer);
+    return STATUS_OK;
+}
+
+static enum status attached_judge_open(void **out, void *arg, const char *name, const char *fold,
+                                       const char *argument, struct error *err)
+{
+    bool judges = false;
+    void *opened = NULL;
+
+    *out = NULL;
+    if (attached_open(&opened, arg, name, fold, argument, err) != STATUS_OK)
+        return err->status;
+    if (attached_judge_begin(opened, &judges, err) != STATUS_OK) {
+        attached_close(opened);
+        return err->status;
+    }
+    if (judges)
+        *out = opened;
+    else
+        attached_close(opened);
+    return STATUS_OK;
+}
+
+static enum status attached_judge(void *opened, const char *lines, const char **out,
+                                  size_t *ret_len, struct error *err)
+{
+    const struct parley_result *result = NULL;
+    struct attached_pass *p = opened;
+    bool judges = true;
+
+    if (p->session.n_bytes > ATTACHED_PASS_BYTES)
+        attached_session_leave(&p->session);
+    if (p->session.conversation[0] == '\0' && attached_judge_begin(p, &judges, err) != STATUS_OK)
+        return err->status;
+    if (attached_session_ask(&p->session, lines, &result, err) != STATUS_OK)
+        return err->status;
     *out = result->text;
     *ret_len = result->len;
     return STATUS_OK;
@@ -150,6 +139,10 @@ static enum status attached_next(void *opened, uint64_t n_episodes, bool is_betw
 
 struct attached_data attached_data_of(const struct connection_options *connection)
 {
-    return (struct attached_data){attached_open, attached_next, attached_close,
-                                  (void *)(uintptr_t)connection}; /* only read */
+    return (struct attached_data){.open = attached_open,
+                                  .next = attached_next,
+                                  .judge_open = attached_judge_open,
+                                  .judge = attached_judge,
+                                  .close = attached_close,
+                                  .arg = (void *)(uintptr_t)connection}; /* only read */
 }

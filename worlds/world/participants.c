@@ -305,9 +305,15 @@ enum status participants_open_schedulers(struct offline_scheduler ***out, struct
     if (schedulers == NULL)
         return error_no_memory(err, participants_n_members(p) * sizeof(schedulers[0]),
                                "schedulers");
-    for (size_t i = 0; i < participants_n_members(p) && rc == STATUS_OK; i++)
+    for (size_t i = 0; i < participants_n_members(p) && rc == STATUS_OK; i++) {
+        const struct participant_type *type = p->members[i]->type;
+        const size_t most = type->max_rows != NULL ? type->max_rows(p->members[i]) : SIZE_MAX;
+        struct batcher_config own = *config;
+
+        own.max_rows = own.max_rows > most ? most : own.max_rows;
         if (participant_has_batch_act(p->members[i]))
-            rc = offline_scheduler_open(&schedulers[i], p->members[i], config, &p->chance, err);
+            rc = offline_scheduler_open(&schedulers[i], p->members[i], &own, &p->chance, err);
+    }
     if (rc == STATUS_OK)
         *out = schedulers;
     else

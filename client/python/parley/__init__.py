@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 from parley import _silence as _silence  # before gRPC
 from parley import aio, rooms
-from parley.agents import Row, agent, serve
+from parley.agents import agent, serve
 from parley.client import Conversation, Server, Turn, connect
 from parley.environments import environment
 from parley.teachers import teacher
+from parley.troupe import Row, act_of
 from parley.wire import Cursor, Error, Piece, Reply, ToolCall
 from parley.worlds import world
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from parley.store import OrderedStore, PushPullModel
 
 __all__ = ["Act", "Conversation", "Cursor", "Error", "Future", "Models", "OrderedStore", "Params", "Piece", "Policy", "PushPullModel", "Replay", "Reply", "Row", "Server",
-           "ToolCall", "Turn", "agent", "aio", "collect_all", "connect", "environment", "rooms", "serve", "teacher", "wait_all", "world"]
+           "ToolCall", "Turn", "act_of", "agent", "aio", "collect_all", "connect", "environment", "rooms", "serve", "teacher", "wait_all", "world"]
 
 
 LAZY = {"Act": "act", "Future": "parallel.futures", "Models": "served", "OrderedStore": "store", "Params": "served", "Policy": "policies", "PushPullModel": "store",

@@ -6,6 +6,10 @@
     save(), restore(state)  optional: return and load the state as bytes; without them, a new worker replays all turns
     batch_act(rows)      optional classmethod or staticmethod, used in place of act: returns the replies to all rows of a step, in order
 
+In a world of `parley eval` or `train`, a batch of the world is one step. There `parley.act_of(message)`, or `row.act`, is a dict of
+ParlAI's fields: labels, label_candidates, reward, and any others. A reply may be such a dict, too, with text_candidates, metrics, or
+fields of your own; a chat gets its text.
+
 `__init__` may take `system`, the system prompt. After a worker is lost, another worker replays the turns through observe and
 self_observe, without act. act must therefore not change state that a later turn needs. The instance is copied before each turn, so
 that a failed turn can be undone. Keep weights and other large objects in the class or the module, where they are not copied."""
@@ -18,15 +22,16 @@ import inspect
 import queue
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import grpc
 
 from parley import reach, wire
 from parley.environments import Host, is_environment
+from parley.troupe import Row, Troupe, asked_of
 from parley.v1 import agents_pb2 as pb
-from parley.v1 import content_pb2, error_pb2, sampling_pb2
+from parley.v1 import error_pb2
 from parley.wire import Error
 
 C = TypeVar("C", bound=type)
@@ -41,16 +46,6 @@ def agent(name: str, *, version: str = "", rows: int = 0, deterministic: bool = 
         what.__parley_deterministic__ = deterministic  # type: ignore[attr-defined]
         return what
     return mark
-
-
-@dataclasses.dataclass
-class Row:
-    """The part of a step that belongs to one conversation; an argument of batch_act."""
-
-    agent: Any
-    turn: int
-    messages: Sequence[content_pb2.Message]
-    sampling: sampling_pb2.Sampling
 
 
 @dataclasses.dataclass
@@ -92,7 +87,7 @@ class Worker:
         if what == "accepted":
             self.piece_bytes = order.accepted.max_piece_bytes
         elif what == "open":
-            made = self.cls(system=order.open.system) if self.takes_system else self.cls()
+            made = self.made(order.open.system)
             if order.open.has_state:
                 made.restore(order.open.state)
             self.clones[order.open.clone] = Clone(made, order.open.turn)
@@ -111,6 +106,12 @@ class Worker:
             state = (clone.agent if clone.before is None else clone.before).save()
             return pb.AgentsAttachRequest(state=pb.AgentState(clone=order.save.clone, state=state))
         return None  # a cancel order needs no action
+
+    def made(self, system: str) -> Any:
+        asked = asked_of(system)
+        if asked is not None:
+            return Troupe(self.cls, asked)
+        return self.cls(system=system) if self.takes_system else self.cls()
 
     def end(self, clone: Clone, reply: str) -> None:
         if hasattr(clone.agent, "self_observe"):
@@ -155,6 +156,8 @@ class Worker:
     def reply(self, row: pb.AgentRow, clone: Clone, reply: Any) -> pb.AgentRowResult:
         if isinstance(reply, str):
             return self.whole(row, clone, reply)
+        if isinstance(reply, Mapping):  # an act: a chat has no more than its text
+            return self.whole(row, clone, str(reply.get("text") or ""))
         if inspect.iscoroutine(reply):
             reply.close()
             raise TypeError("act() is a coroutine: serve this agent with parley.aio.serve, not parley.serve")
@@ -178,7 +181,7 @@ class Worker:
                     results.append(self.piece(row, clone, next(clone.rest, None)))
                     continue
                 self.begin(row)
-                if hasattr(self.cls, "batch_act"):
+                if hasattr(self.cls, "batch_act") and not isinstance(clone.agent, Troupe):
                     begun.append(row)
                 else:
                     results.append(self.reply(row, clone, clone.agent.act()))

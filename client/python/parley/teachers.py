@@ -9,7 +9,15 @@
 
 With `parley.aio.serve` it may be an async generator. An episode is a list of turns, or one turn. A turn is (text, label), (text,
 [label, …]), or a dict of ParlAI's fields. The same fold and argument must yield the same episodes each time: then, after the loss of a
-worker, no example is missing or repeated."""
+worker, no example is missing or repeated.
+
+A teacher sees the replies if it has metrics of its own: `@parley.teacher("sums", evaluate=polite)`, where
+
+    >>> def polite(act, labels, reply):  # ParlAI's custom_evaluation
+    ...     return {"polite": "please" in reply["text"]}
+
+A number is averaged over the replies; [sum, n] is an average of n values; {"sum": x}, {"fixed": x}, {"ppl": [nats, tokens]} and
+{"timer": [x, from, to]} are ParlAI's other metrics. An agent's reply may have such `metrics`, too."""
 from __future__ import annotations
 
 import inspect
@@ -18,9 +26,11 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, I
 from typing import Any, TypeVar
 
 from parley.agents import agent
+from parley.troupe import plain
 
 T = TypeVar("T")
 Episodes = Callable[[str, str], Iterable[Any]] | Callable[[str, str], AsyncIterable[Any]]
+Evaluate = Callable[[dict[str, Any], list[str], dict[str, Any]], Mapping[str, Any]]
 CHUNK_BYTES = 1 << 17  # target size of a reply; a larger episode makes a larger reply
 
 
@@ -85,8 +95,19 @@ def at_once(what: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("the teacher awaits something: serve it with parley.aio.serve, not parley.serve")
 
 
-def teacher(name: str, *, version: str = "") -> Callable[[Episodes], Any]:
-    """Declares a function that yields episodes as a teacher: an agent whose replies are data, for `parley eval -t attached:NAME`."""
+def judged(evaluate: Evaluate, lines: str) -> str:
+    """Returns the metrics of each line's reply, on a line each."""
+    def metrics(line: str) -> str:
+        one = json.loads(line)
+        found = evaluate(one["act"], one["labels"], one["reply"])
+        return json.dumps({name: float(x) if isinstance(x, bool) else x for name, x in (found or {}).items()}, ensure_ascii=False, default=plain)
+
+    return "\n".join(metrics(line) for line in lines.split("\n") if line)
+
+
+def teacher(name: str, *, version: str = "", evaluate: Evaluate | None = None) -> Callable[[Episodes], Any]:
+    """Declares a function that yields episodes as a teacher: an agent whose replies are data, for `parley eval -t attached:NAME`. evaluate:
+    returns metrics of a reply to an act with labels."""
     def mark(episodes: Episodes) -> Any:
         passes: dict[tuple[str, str], Pass] = {}  # the few most recently used
 
@@ -96,11 +117,16 @@ def teacher(name: str, *, version: str = "") -> Callable[[Episodes], Any]:
                 asked = json.loads(system or "{}")
                 self.key = asked.get("fold", "train"), asked.get("argument", "")
                 self.at = int(asked.get("from", 0))
+                self.judges, self.asked = bool(asked.get("evaluate")), ""
 
             def observe(self, messages: Any) -> None:
-                pass  # the message is always "next"
+                self.asked = messages[-1].text  # "next", if it does not judge
 
             def act(self) -> Any:
+                if self.judges and self.asked == "begin":
+                    return json.dumps({"parley.evaluate": evaluate is not None})
+                if self.judges and evaluate is not None:
+                    return judged(evaluate, self.asked)
                 return self.next() if inspect.isasyncgenfunction(episodes) else at_once(self.next())
 
             async def next(self) -> str:
@@ -114,7 +140,8 @@ def teacher(name: str, *, version: str = "") -> Callable[[Episodes], Any]:
                 return chunk
 
             def self_observe(self, reply: str) -> None:
-                self.at += sum(json.loads(line)["episode_done"] for line in reply.split("\n") if line)
+                if not self.judges:
+                    self.at += sum(json.loads(line)["episode_done"] for line in reply.split("\n") if line)
 
         return Teacher
     return mark
