@@ -1,0 +1,61 @@
+/* What a world can do in its scene: the inside of service.h, for worlds.c. */
+#ifndef SERVER_SERVICE_SCENE_H
+#define SERVER_SERVICE_SCENE_H
+
+#include "server/service/service_types.h"
+
+/* A scene: its people, and the few numbers that are its world's state. */
+struct scene {
+    struct link link; /* in its pool's scenes */
+    struct chat_service *service;
+    const struct service_script *script;
+    struct service_pool *pool; /* NULL: of a menu */
+    struct service_agent *agent;
+    size_t at;       /* the world's: which question is open */
+    uint32_t n_said; /* since the agent was asked last */
+    bool is_asked;   /* the agent answers now */
+    bool is_due;     /* it is to be asked again then */
+    bool is_over;
+    bool is_playing;  /* a function of its world runs */
+    bool is_left;     /* is_over: the people go to the menu, not on */
+    bool is_exit;     /* is_over: the people leave the service */
+    size_t to;        /* is_over: index of the pool that a menu has given */
+    uint64_t said_us; /* when somebody said something last */
+    bool is_log_cut;
+    struct buf *log; /* the dialog so far; NULL: none is kept */
+    uint64_t spoken; /* bits of those who have spoken in the log's last group */
+    size_t n_people;
+    struct service_user *people[]; /* [n_people] */
+};
+
+/* Tells a person a text, with {KEY} replaced. NULL: nothing. */
+void scene_tell(struct scene *s, struct service_user *u, const char *text);
+/* The same with quick replies, without replacing anything. */
+void scene_offer(struct scene *s, struct service_user *u, const char *text,
+                 const char *const *quick_replies, size_t n);
+/* Hands on what somebody says, by its name if the plan wants names; from NULL: the agent's. The one
+ * who says it is not told. */
+void scene_relay(struct scene *s, const struct service_user *from, const char *text,
+                 const char *payload);
+/* Gives a text to the agent, and asks it if its policy says so. */
+void scene_hear(struct scene *s, const struct service_user *from, const char *text);
+void scene_reset_agent(struct scene *s);
+/* Ends the scene once the world's function has returned. */
+void scene_end(struct scene *s);
+void scene_leave(struct scene *s); /* the people go to the menu */
+void scene_exit(struct scene *s);  /* the people leave the service */
+void scene_go_to(struct scene *s, size_t pool);
+/* Keeps an answer of the person. */
+void scene_keep(struct scene *s, struct service_user *u, const char *key, const char *value);
+/* The agent's name, or the person's. */
+const char *scene_name(const struct scene *s, const struct service_user *u);
+
+/* --- for service.c --- */
+
+void scene_answered(struct scene *s, const char *text);
+/* The agent has failed: the people are told, and go to the menu. */
+void scene_fail(struct scene *s, const struct error *err);
+/* Hands the log of a task to the service's config. */
+void scene_write_log(const struct scene *s);
+
+#endif

@@ -1,0 +1,848 @@
+/* People, pools and scenes of the chat service. Each entry from outside (a text, a lost connection,
+ * an agent's answer, the alarm) plays worlds until nothing more follows, then removes the people
+ * that cannot go on, and sets the alarm.
+ *
+ * All who wait in a pool have the same time-out, so its list is in the order of their deadlines; so
+ * are those who are away, and the scenes of a pool by when somebody spoke last. */
+#include "server/service/service.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/alarm.h"
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "server/service/scene.h"
+#include "server/service/user.h"
+#include "server/service/world.h"
+#include "server/telemetry/metric.h"
+
+static const struct limit_kind kind_of_service_people = {"people of the chat service", NULL, NULL};
+static const struct limit_kind kind_of_service_bytes = {"bytes of the chat service's messages",
+                                                        NULL, NULL};
+
+static const char wait_text[] = "Please wait while we pair you with another person. "
+                                "If you wish to exit, type *EXIT*.";
+static const char notice_text[] = "Pairing is taking longer than expected. "
+                                  "If you wish to exit, type *EXIT*.";
+static const char timeout_text[] = "Nobody was found to pair you with.";
+static const char closed_text[] = "Sorry, this world closed. Returning to overworld.";
+static const char password_text[] = "Sorry, this conversation bot is password-protected. "
+                                    "If you have the password, please send it now.";
+static const char draining_text[] = "System: The conversation bot going to go offline soon, "
+                                    "finish any active conversations.";
+
+static const uint64_t say_us = 1000000 / SERVICE_SAYS_PER_S;
+
+static const uint32_t moves[] = {
+    [SERVICE_NEW] = 1u << SERVICE_MENU | 1u << SERVICE_GONE,
+    [SERVICE_MENU] =
+        1u << SERVICE_FORM | 1u << SERVICE_WAITING | 1u << SERVICE_NEW | 1u << SERVICE_GONE,
+    [SERVICE_FORM] = 1u << SERVICE_WAITING | 1u << SERVICE_MENU | 1u << SERVICE_GONE,
+    [SERVICE_WAITING] =
+        1u << SERVICE_TASK | 1u << SERVICE_WAITING | 1u << SERVICE_MENU | 1u << SERVICE_GONE,
+    [SERVICE_TASK] =
+        1u << SERVICE_WAITING | 1u << SERVICE_MENU | 1u << SERVICE_NEW | 1u << SERVICE_GONE,
+    [SERVICE_GONE] = 0,
+};
+
+const char *service_state_name(enum service_state s)
+{
+    static const char *const names[] = {
+        [SERVICE_NEW] = "new",         [SERVICE_MENU] = "overworld", [SERVICE_FORM] = "onboarding",
+        [SERVICE_WAITING] = "waiting", [SERVICE_TASK] = "task",      [SERVICE_GONE] = "gone",
+    };
+
+    return names[s];
+}
+
+static void service_user_move(struct service_user *u, enum service_state to)
+{
+    assert((moves[u->state] & 1u << to) != 0);
+    log_debug("service", "from=%s to=%s", service_state_name(u->state), service_state_name(to));
+    u->state = to;
+}
+
+void service_init(struct chat_service *s, const struct service_config *config)
+{
+    *s = (struct chat_service){.config = *config};
+    hash_init(&s->by_id, config->env);
+    list_init(&s->users);
+    list_init(&s->away);
+    list_init(&s->doomed);
+    shared_limit_init(&s->n_users, &kind_of_service_people, SERVICE_MAX_PEOPLE_ALL);
+    shared_limit_init(&s->bytes, &kind_of_service_bytes, SERVICE_MAX_BYTES);
+    for (size_t i = 0; config->plan != NULL && i < config->plan->n_pools; i++) {
+        s->pools[i].plan = &config->plan->pools[i];
+        list_init(&s->pools[i].waiting);
+        list_init(&s->pools[i].unnoticed);
+        list_init(&s->pools[i].scenes);
+    }
+}
+
+static size_t service_n_pools(const struct chat_service *s)
+{
+    return s->config.plan == NULL ? 0 : s->config.plan->n_pools;
+}
+
+/* --- scenes --- */
+
+static void service_user_to_menu(struct service_user *u);
+static void service_user_to_pool(struct service_user *u, struct service_pool *pool);
+static void service_user_to_form(struct service_user *u, struct service_pool *pool);
+static void service_user_exit(struct service_user *u);
+static void service_pool_match(struct service_pool *pool);
+
+static bool scene_is_task(const struct scene *s)
+{
+    return s->script->world->kind == SCENE_TASK;
+}
+
+static void scene_close(struct scene *s)
+{
+    struct chat_service *service = s->service;
+
+    if (s->agent != NULL)
+        service->config.agents->close(s->agent);
+    if (s->pool != NULL)
+        list_remove(&s->link);
+    if (scene_is_task(s))
+        service->n_tasks--;
+    if (s->log != NULL) {
+        buf_deinit(s->log);
+        free(s->log);
+    }
+    free(s);
+}
+
+static void service_user_after_scene(struct service_user *u, const struct scene *s)
+{
+    const struct service_pool_plan *plan = s->pool == NULL ? NULL : s->pool->plan;
+
+    if (s->is_exit) {
+        service_user_exit(u);
+    } else if (s->is_left) {
+        service_user_to_menu(u);
+    } else if (s->script->world->kind == SCENE_MENU) {
+        service_user_to_form(u, &s->service->pools[s->to]);
+    } else if (s->script->world->kind == SCENE_FORM) {
+        service_user_to_pool(u, s->pool);
+    } else if (plan->next_at != SIZE_MAX) {
+        service_user_to_pool(u, &s->service->pools[plan->next_at]);
+    } else if (plan->next != NULL) {
+        service_user_exit(u);
+    } else {
+        service_user_to_menu(u);
+    }
+}
+
+/* Ends a scene that is over, and sends its people on. */
+static void scene_settle(struct scene *s)
+{
+    if (!s->is_over || s->is_playing)
+        return;
+    if (scene_is_task(s))
+        scene_write_log(s);
+    for (size_t i = 0; i < s->n_people; i++)
+        s->people[i]->scene = NULL;
+    for (size_t i = 0; i < s->n_people; i++)
+        service_user_after_scene(s->people[i], s);
+    scene_close(s);
+}
+
+/* Puts the people into a new scene. False: there is no memory, and nothing has changed. */
+static bool scene_open(struct scene **out, struct chat_service *service,
+                       const struct service_script *script, struct service_pool *pool,
+                       struct service_user *const *people, size_t n)
+{
+    struct scene *s = try_alloc(1, sizeof(*s) + n * sizeof(s->people[0]));
+
+    if (s == NULL)
+        return false;
+    s->service = service;
+    s->script = script;
+    s->pool = pool;
+    s->to = SIZE_MAX;
+    s->said_us = env_now_us(service->config.env);
+    s->n_people = n;
+    for (size_t i = 0; i < n; i++) {
+        s->people[i] = people[i];
+        people[i]->scene = s;
+    }
+    if (pool != NULL)
+        list_push(&pool->scenes, &s->link);
+    if (scene_is_task(s))
+        service->n_tasks++;
+    *out = s;
+    return true;
+}
+
+static void scene_play_begin(struct scene *s)
+{
+    s->is_playing = true;
+    s->script->world->begin(s);
+    s->is_playing = false;
+    scene_settle(s);
+}
+
+static void scene_play_said(struct scene *s, struct service_user *u, const char *text,
+                            const char *payload)
+{
+    s->said_us = env_now_us(s->service->config.env);
+    if (s->pool != NULL) { /* the last in the order of silence */
+        list_remove(&s->link);
+        list_push(&s->pool->scenes, &s->link);
+    }
+    s->is_playing = true;
+    s->script->world->said(s, u, text, payload);
+    s->is_playing = false;
+    scene_settle(s);
+}
+
+static void scene_remove(struct scene *s, struct service_user *u)
+{
+    size_t at = 0;
+
+    while (s->people[at] != u)
+        at++;
+    s->n_people--;
+    for (; at < s->n_people; at++)
+        s->people[at] = s->people[at + 1];
+    s->spoken = UINT64_MAX; /* the order has changed: a group of the log is over */
+    u->scene = NULL;
+}
+
+/* The person goes out of its scene, which may end. */
+static void scene_play_left(struct scene *s, struct service_user *u)
+{
+    scene_remove(s, u);
+    s->is_playing = true;
+    if (s->n_people == 0 || s->script->world->left == NULL)
+        s->is_over = true;
+    else if (!s->is_over)
+        s->script->world->left(s, u, u->role);
+    s->is_playing = false;
+    scene_settle(s);
+}
+
+/* All are told, and go to the menu. */
+static void scene_stop(struct scene *s, const char *text)
+{
+    for (size_t i = 0; i < s->n_people; i++)
+        service_user_tell(s->people[i], text, NULL, NULL, 0);
+    scene_leave(s);
+    scene_settle(s);
+}
+
+/* As ParlAI's worlds that raise. */
+void scene_fail(struct scene *s, const struct error *err)
+{
+    s->service->n_tasks_failed++;
+    log_warn("service", "task=%s error=\"%s\"", s->pool->plan->name, err->text);
+    scene_stop(s, closed_text);
+}
+
+/* --- the places of a person --- */
+
+static void service_user_stop_waiting(struct service_user *u)
+{
+    if (u->state != SERVICE_WAITING)
+        return;
+    list_remove(&u->waiting);
+    if (link_is_on(&u->unnoticed))
+        list_remove(&u->unnoticed);
+    u->pool->n_waiting--;
+    u->service->n_waiting--;
+}
+
+static void service_user_to_menu(struct service_user *u)
+{
+    struct scene *s;
+
+    service_user_stop_waiting(u);
+    u->pool = NULL;
+    service_user_move(u, SERVICE_MENU);
+    if (scene_open(&s, u->service, &u->service->config.plan->menu, NULL, &u, 1))
+        scene_play_begin(s);
+    else
+        service_user_doom(u, SERVICE_END_MEMORY);
+}
+
+/* With the next text it is a new person. */
+static void service_user_exit(struct service_user *u)
+{
+    u->pool = NULL;
+    u->is_admitted = false;
+    service_user_forget(u);
+    service_user_move(u, SERVICE_NEW);
+}
+
+static void service_user_to_form(struct service_user *u, struct service_pool *pool)
+{
+    struct scene *s;
+
+    if (pool->plan->onboarding.world == NULL) {
+        service_user_to_pool(u, pool);
+        return;
+    }
+    u->pool = pool;
+    service_user_move(u, SERVICE_FORM);
+    if (scene_open(&s, u->service, &pool->plan->onboarding, pool, &u, 1))
+        scene_play_begin(s);
+    else
+        service_user_doom(u, SERVICE_END_MEMORY);
+}
+
+static void service_user_to_pool(struct service_user *u, struct service_pool *pool)
+{
+    service_user_stop_waiting(u);
+    service_user_move(u, SERVICE_WAITING);
+    u->pool = pool;
+    u->since_us = env_now_us(u->service->config.env);
+    list_push(&pool->waiting, &u->waiting);
+    list_push(&pool->unnoticed, &u->unnoticed);
+    pool->n_waiting++;
+    u->service->n_waiting++;
+    service_pool_match(pool);
+}
+
+/* --- pools --- */
+
+static struct service_user *service_user_waiting(struct link *l)
+{
+    return l == NULL ? NULL : container_of(l, struct service_user, waiting);
+}
+
+/* A name as others see it: one short line. */
+static bool is_name(const char *text)
+{
+    if (text == NULL || text[0] == '\0' || strlen(text) > 4 * SERVICE_NAME_MAX_CHARS ||
+        utf8_count(text) > SERVICE_NAME_MAX_CHARS)
+        return false;
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f || *text == ':')
+            return false;
+    return true;
+}
+
+static void service_user_name(struct service_user *u, size_t at)
+{
+    const struct service_pool_plan *plan = u->pool->plan;
+    const char *name = service_user_answer(u, "name");
+
+    if (!is_name(name))
+        name = service_user_answer(u, "user_name");
+    if (at < plan->n_roles)
+        name = plan->roles[at];
+    if (is_name(name))
+        (void)snprintf(u->role, sizeof(u->role), "%s", name);
+    else
+        (void)snprintf(u->role, sizeof(u->role), "Agent_%zu", at);
+}
+
+static enum status scene_open_agent(struct scene *s, struct error *err)
+{
+    const struct service_config *config = &s->service->config;
+
+    if (config->log != NULL) {
+        s->log = try_alloc(1, sizeof(*s->log));
+        if (s->log == NULL)
+            return error_no_memory(err, sizeof(*s->log), "a log");
+        buf_init(s->log, SERVICE_LOG_MAX_BYTES);
+    }
+    if (!s->script->world->has_agent)
+        return STATUS_OK;
+    return config->agents->open(config->agents_self, &s->agent, s, s->pool->plan, err);
+}
+
+static void service_pool_begin(struct service_pool *pool, struct service_user *const *people,
+                               size_t n)
+{
+    struct chat_service *service = people[0]->service;
+    struct scene *s;
+    struct error err;
+
+    for (size_t i = 0; i < n; i++) {
+        service_user_stop_waiting(people[i]);
+        service_user_move(people[i], SERVICE_TASK);
+    }
+    if (!scene_open(&s, service, &pool->plan->task, pool, people, n)) {
+        for (size_t i = 0; i < n; i++)
+            service_user_doom(people[i], SERVICE_END_MEMORY);
+        return;
+    }
+    service->n_tasks_begun++;
+    if (scene_open_agent(s, &err) == STATUS_OK)
+        scene_play_begin(s);
+    else
+        scene_fail(s, &err);
+}
+
+/* Finds those who come next: the first that are here and may be in the task. Those whose role is
+ * none keep their place. Returns how many there are; 0: too few. */
+static size_t service_pool_find(struct service_pool *pool, struct service_user **people)
+{
+    const struct service_pool_plan *plan = pool->plan;
+    size_t n_found = 0, n = 0;
+
+    for (struct link *l = list_first(&pool->waiting); l != NULL && n_found < plan->n_people;
+         l = list_next(&pool->waiting, l)) {
+        struct service_user *u = service_user_waiting(l);
+
+        if (u->peer == NULL || link_is_on(&u->doomed) || !service_user_is_eligible(u, plan))
+            continue;
+        if (n_found >= plan->n_roles || plan->roles[n_found] != NULL) {
+            service_user_name(u, n_found);
+            people[n++] = u;
+        }
+        n_found++;
+    }
+    return n_found < plan->n_people ? 0 : n;
+}
+
+static void service_pool_match(struct service_pool *pool)
+{
+    struct service_user *people[SERVICE_MAX_PEOPLE];
+    size_t n;
+
+    while (pool->n_waiting >= pool->plan->n_people &&
+           !service_user_waiting(list_first(&pool->waiting))->service->is_draining &&
+           (n = service_pool_find(pool, people)) > 0)
+        service_pool_begin(pool, people, n);
+}
+
+/* --- people --- */
+
+static struct service_user *service_find_id(const struct chat_service *s, const char *id)
+{
+    struct hash_node *n = hash_first(&s->by_id, hash_text(&s->by_id, 0, id));
+
+    for (; n != NULL; n = hash_next(n)) {
+        struct service_user *u = container_of(n, struct service_user, node);
+
+        if (strcmp(u->id, id) == 0)
+            return u;
+    }
+    return NULL;
+}
+
+static enum status service_user_open(struct service_user **out, struct chat_service *s,
+                                     const char *id, struct error *err)
+{
+    struct service_user *u;
+
+    if (shared_limit_take(&s->n_users, 0, 1, err) != STATUS_OK)
+        return err->status;
+    u = try_alloc(1, sizeof(*u));
+    if (u == NULL) {
+        shared_limit_give(&s->n_users, 0, 1);
+        return error_no_memory(err, sizeof(*u), "a person");
+    }
+    u->service = s;
+    list_init(&u->answers);
+    list_init(&u->untaken);
+    u->acted_us = env_now_us(s->config.env);
+    u->credit_us = SERVICE_SAYS_AT_ONCE * say_us;
+    if (id != NULL) {
+        (void)snprintf(u->id, sizeof(u->id), "%s", id);
+        hash_add(&s->by_id, &u->node, hash_text(&s->by_id, 0, id));
+    }
+    list_push(&s->users, &u->link);
+    *out = u;
+    return STATUS_OK;
+}
+
+static void service_user_come_back(struct service_user *u)
+{
+    if (!link_is_on(&u->away))
+        return;
+    list_remove(&u->away);
+    u->service->n_away--;
+}
+
+/* The person is gone: it leaves wherever it is. */
+static void service_user_close(struct service_user *u)
+{
+    struct chat_service *s = u->service;
+    struct service_pool *pool = u->state == SERVICE_WAITING ? u->pool : NULL;
+
+    if (u->peer != NULL)
+        u->peer->user = NULL;
+    u->peer = NULL;
+    service_user_come_back(u);
+    service_user_stop_waiting(u);
+    service_user_move(u, SERVICE_GONE);
+    if (u->scene != NULL)
+        scene_play_left(u->scene, u);
+    if (link_is_on(&u->doomed))
+        list_remove(&u->doomed);
+    if (pool != NULL) /* a role may come to another */
+        service_pool_match(pool);
+    service_user_drop_messages(u);
+    service_user_forget(u);
+    if (u->id[0] != '\0')
+        hash_remove(&s->by_id, &u->node);
+    list_remove(&u->link);
+    shared_limit_give(&s->n_users, 0, 1);
+    free(u);
+}
+
+static void service_reap(struct chat_service *s)
+{
+    static const char *const texts[] = {
+        [SERVICE_END_SLOW] = "the person takes no messages",
+        [SERVICE_END_MEMORY] = "the server has no memory for the person",
+    };
+    struct link *l;
+
+    while ((l = list_pop(&s->doomed)) != NULL) {
+        struct service_user *u = container_of(l, struct service_user, doomed);
+        struct service_peer *peer = u->peer;
+
+        if (peer != NULL)
+            peer->end(peer, u->doom, texts[u->doom]);
+        service_user_close(u);
+    }
+}
+
+/* Each text costs a part of a second. */
+static bool service_user_may_say(struct service_user *u)
+{
+    const uint64_t now = env_now_us(u->service->config.env);
+
+    u->credit_us += now - u->acted_us;
+    u->acted_us = now;
+    if (u->credit_us > SERVICE_SAYS_AT_ONCE * say_us)
+        u->credit_us = SERVICE_SAYS_AT_ONCE * say_us;
+    if (u->credit_us < say_us)
+        return false;
+    u->credit_us -= say_us;
+    return true;
+}
+
+/* Takes as long for every text of the secret's length. */
+static bool is_secret(const char *text, const char *secret)
+{
+    const size_t len = strlen(secret);
+    unsigned char differs = 0;
+
+    if (strlen(text) != len)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        differs |= (unsigned char)(text[i] ^ secret[i]);
+    return differs == 0;
+}
+
+static void service_user_wake(struct service_user *u, const char *text)
+{
+    const char *password = u->service->config.plan->password;
+
+    u->is_admitted = password == NULL || is_secret(text, password);
+    if (u->is_admitted)
+        service_user_to_menu(u);
+    else
+        service_user_tell(u, password_text, NULL, NULL, 0);
+}
+
+static void service_user_said(struct service_user *u, const char *text, const char *payload)
+{
+    if (!service_user_may_say(u)) {
+        service_user_tell(u, "You write too fast: this message was not delivered.", NULL, NULL, 0);
+        return;
+    }
+    if (strlen(text) > SERVICE_TEXT_MAX_BYTES) {
+        service_user_tell(u, "This message is too long: it was not delivered.", NULL, NULL, 0);
+        return;
+    }
+    u->service->n_said++;
+    if (u->scene != NULL)
+        scene_play_said(u->scene, u, text, payload);
+    else if (u->state == SERVICE_NEW)
+        service_user_wake(u, text);
+    else if (strcasecmp(text, "EXIT") == 0)
+        service_user_to_menu(u);
+    else
+        service_user_tell(u, wait_text, NULL, NULL, 0);
+}
+
+/* --- time --- */
+
+static uint64_t service_user_notice_us(const struct service_user *u)
+{
+    return u->since_us + (uint64_t)u->pool->plan->notice_s * 1000000;
+}
+
+static uint64_t service_user_timeout_us(const struct service_user *u)
+{
+    return u->since_us + (uint64_t)u->pool->plan->timeout_s * 1000000;
+}
+
+static void service_user_time_out(struct service_user *u)
+{
+    const size_t backup = u->pool->plan->backup_at;
+
+    u->service->n_timed_out++;
+    if (backup != SIZE_MAX) {
+        service_user_to_pool(u, &u->service->pools[backup]);
+        return;
+    }
+    service_user_tell(u, timeout_text, NULL, NULL, 0);
+    service_user_to_menu(u);
+}
+
+static uint64_t scene_idle_us(const struct scene *s)
+{
+    return s->said_us + (uint64_t)s->pool->plan->idle_s * 1000000;
+}
+
+static void scene_time_out(struct scene *s)
+{
+    char text[96];
+
+    s->service->n_timed_out++;
+    (void)snprintf(text, sizeof(text), "Nobody has said anything for %u seconds: this is over.",
+                   s->pool->plan->idle_s);
+    scene_stop(s, text);
+}
+
+/* The earliest of a list, if it is due by now; else sets *next to when it is. */
+static bool is_due(uint64_t at_us, uint64_t now, uint64_t *next)
+{
+    if (at_us <= now)
+        return true;
+    if (*next == 0 || at_us < *next)
+        *next = at_us;
+    return false;
+}
+
+static void service_pool_tick(struct service_pool *pool, uint64_t now, uint64_t *next)
+{
+    struct link *l;
+
+    while ((l = list_first(&pool->waiting)) != NULL &&
+           is_due(service_user_timeout_us(service_user_waiting(l)), now, next))
+        service_user_time_out(service_user_waiting(l));
+    while ((l = list_first(&pool->unnoticed)) != NULL) {
+        struct service_user *u = container_of(l, struct service_user, unnoticed);
+
+        if (!is_due(service_user_notice_us(u), now, next))
+            break;
+        list_remove(&u->unnoticed);
+        service_user_tell(u, notice_text, NULL, NULL, 0);
+    }
+    while (pool->plan->idle_s != 0 && (l = list_first(&pool->scenes)) != NULL &&
+           is_due(scene_idle_us(container_of(l, struct scene, link)), now, next))
+        scene_time_out(container_of(l, struct scene, link));
+}
+
+/* Does what is due, and removes those who cannot go on: the end of each entry from outside. */
+static void service_settle(struct chat_service *s)
+{
+    const uint64_t now = env_now_us(s->config.env);
+    uint64_t next = 0;
+    struct link *l;
+
+    service_reap(s);
+    while ((l = list_first(&s->away)) != NULL) {
+        struct service_user *u = container_of(l, struct service_user, away);
+
+        if (!is_due(u->gone_us, now, &next))
+            break;
+        service_user_close(u);
+    }
+    for (size_t i = 0; i < service_n_pools(s); i++)
+        service_pool_tick(&s->pools[i], now, &next);
+    service_reap(s);
+    alarm_set(s->config.alarm, s->is_woken ? now : next);
+}
+
+void service_tick(void *service)
+{
+    struct chat_service *s = service;
+
+    if (s->is_woken && s->config.work != NULL) {
+        s->is_woken = false;
+        s->config.work(s->config.agents_self);
+    }
+    service_settle(s);
+}
+
+void service_wake(struct chat_service *s)
+{
+    s->is_woken = true;
+    alarm_by(s->config.alarm, env_now_us(s->config.env));
+}
+
+void service_drain(void *service)
+{
+    struct chat_service *s = service;
+
+    if (s->is_draining)
+        return;
+    s->is_draining = true;
+    for (struct link *l = list_first(&s->users); l != NULL; l = list_next(&s->users, l))
+        service_user_tell(container_of(l, struct service_user, link), draining_text, NULL, NULL, 0);
+    service_settle(s);
+}
+
+void service_end(void *service)
+{
+    struct chat_service *s = service;
+    struct link *l;
+
+    s->is_draining = s->has_ended = true;
+    while ((l = list_first(&s->users)) != NULL)
+        service_user_close(container_of(l, struct service_user, link));
+    s->is_woken = false;
+    alarm_set(s->config.alarm, 0);
+}
+
+void service_deinit(void *service)
+{
+    struct chat_service *s = service;
+
+    service_end(s);
+    hash_deinit(&s->by_id);
+    shared_limit_deinit(&s->n_users);
+    shared_limit_deinit(&s->bytes);
+}
+
+/* --- peers --- */
+
+void service_peer_init(struct service_peer *p, struct chat_service *s,
+                       void (*notify)(struct service_peer *p),
+                       void (*end)(struct service_peer *p, enum service_end why, const char *text))
+{
+    *p = (struct service_peer){.service = s, .notify = notify, .end = end};
+}
+
+const struct service_message *service_peer_next(const struct service_peer *p)
+{
+    return p->user == NULL ? NULL : service_user_first_message(p->user);
+}
+
+void service_peer_took(struct service_peer *p)
+{
+    service_user_drop_message(p->user);
+}
+
+/* The person comes back by p; a connection that it has yet is ended. */
+static void service_user_return(struct service_user *u, struct service_peer *p)
+{
+    if (u->peer != NULL) {
+        u->peer->user = NULL;
+        u->peer->end(u->peer, SERVICE_END_REPLACED, "the person has another connection now");
+    }
+    service_user_come_back(u);
+    u->peer = p;
+    p->user = u;
+    if (!list_is_empty(&u->untaken))
+        p->notify(p);
+    if (u->state == SERVICE_WAITING)
+        service_pool_match(u->pool);
+}
+
+static enum status service_peer_enter(struct service_peer *p, const char *id, struct error *err)
+{
+    struct service_user *u = NULL;
+    const size_t len = id == NULL ? 0 : strlen(id);
+
+    if (len < SERVICE_ID_MIN_CHARS || len > SERVICE_ID_MAX_CHARS)
+        id = NULL;
+    if (id != NULL && (u = service_find_id(p->service, id)) != NULL) {
+        service_user_return(u, p);
+        return STATUS_OK;
+    }
+    if (service_user_open(&u, p->service, id, err) != STATUS_OK)
+        return err->status;
+    u->peer = p;
+    p->user = u;
+    return STATUS_OK;
+}
+
+enum status service_peer_said(struct service_peer *p, const char *id, const char *text,
+                              const char *payload, struct error *err)
+{
+    if (p->service->has_ended)
+        return error_draining(err);
+    if (p->user == NULL && service_peer_enter(p, id, err) != STATUS_OK)
+        return err->status;
+    service_user_said(p->user, text, payload);
+    service_settle(p->service);
+    return STATUS_OK;
+}
+
+void service_peer_close(struct service_peer *p)
+{
+    struct service_user *u = p->user;
+
+    if (u == NULL)
+        return;
+    p->user = NULL;
+    u->peer = NULL;
+    if (u->id[0] == '\0' || u->state == SERVICE_NEW) {
+        service_user_close(u);
+    } else {
+        u->gone_us = env_now_us(p->service->config.env) +
+                     (uint64_t)p->service->config.plan->grace_s * 1000000;
+        list_push(&p->service->away, &u->away);
+        p->service->n_away++;
+    }
+    service_settle(p->service);
+}
+
+/* --- agents --- */
+
+void service_answered(struct scene *s, const char *text)
+{
+    struct chat_service *service = s->service;
+
+    s->is_playing = true;
+    scene_answered(s, text);
+    s->is_playing = false;
+    scene_settle(s);
+    service_settle(service);
+}
+
+void service_agent_failed(struct scene *s, const struct error *err)
+{
+    struct chat_service *service = s->service;
+
+    scene_fail(s, err);
+    service_settle(service);
+}
+
+/* --- metrics --- */
+
+void service_metrics(const struct chat_service *s, struct buf *out)
+{
+    static const struct metric_row rows[] = {
+        METRIC("gauge", "parley_service_people", "People of the chat chat_service, those away too.",
+               chat_service, n_users.held),
+        METRIC("gauge", "parley_service_away", "Of those, without a connection.", chat_service,
+               n_away),
+        METRIC("gauge", "parley_service_waiting", "Of those, in pools.", chat_service, n_waiting),
+        METRIC("gauge", "parley_service_tasks", "Tasks that people do.", chat_service, n_tasks),
+        METRIC("gauge", "parley_service_bytes",
+               "Bytes of what people have not taken yet, and of "
+               "their answers.",
+               chat_service, bytes.held),
+        METRIC("counter", "parley_service_said_total", "Texts of people.", chat_service, n_said),
+        METRIC("counter", "parley_service_tasks_total", "Tasks that have begun.", chat_service,
+               n_tasks_begun),
+        METRIC("counter", "parley_service_tasks_failed_total",
+               "Tasks that an agent's failure has "
+               "ended.",
+               chat_service, n_tasks_failed),
+        METRIC("counter", "parley_service_timeouts_total", "Waits and tasks that ran out of time.",
+               chat_service, n_timed_out),
+    };
+
+    METRIC_ROWS(out, rows, s);
+}

@@ -1,0 +1,50 @@
+/* The chat service: people come to a menu, answer a form, wait in a pool until enough are there, do
+ * a task together, and come back to the menu. Each place but the pool is a scene that a world plays
+ * (worlds.h). Nothing here blocks or has a thread: what waits is a time in a list, and one alarm
+ * rings for the earliest. A person is a connection; one that has said an id may lose it for a while
+ * and come back. All functions are called on the loop. */
+#ifndef SERVER_SERVICE_SERVICE_H
+#define SERVER_SERVICE_SERVICE_H
+
+#include "server/service/service_types.h"
+
+struct buf;
+
+void service_init(struct chat_service *s, const struct service_config *config);
+/* No peer may be left. */
+void service_deinit(void *service);
+/* Does all whose time has come. */
+void service_tick(void *service);
+/* Tells everybody that the service stops; no task begins any more. */
+void service_drain(void *service);
+/* All people are gone, and their tasks' agents closed; nobody comes any more. */
+void service_end(void *service);
+void service_metrics(const struct chat_service *s, struct buf *out);
+
+void service_peer_init(struct service_peer *p, struct chat_service *s,
+                       void (*notify)(struct service_peer *p),
+                       void (*end)(struct service_peer *p, enum service_end why, const char *text));
+/* A connection says something. id, which only counts in its first text, is the secret by which the
+ * person comes back after a lost connection; NULL or one of a wrong length: it cannot. payload is a
+ * JSON object, or NULL. EXHAUSTED: there are too many people. */
+enum status service_peer_said(struct service_peer *p, const char *id, const char *text,
+                              const char *payload, struct error *err) MUST_CHECK;
+/* Returns what the person is to be told next; NULL: nothing. service_peer_took removes it. */
+const struct service_message *service_peer_next(const struct service_peer *p);
+void service_peer_took(struct service_peer *p);
+/* Says that the connection is closed. The person is away, or gone if it has no id. */
+void service_peer_close(struct service_peer *p);
+
+/* "waiting", … */
+const char *service_state_name(enum service_state s);
+
+/* --- for agents --- */
+
+/* Has the config's work called soon, never inside. */
+void service_wake(struct chat_service *s);
+/* The scene may be freed inside, and its agent closed. The people of a scene whose agent has failed
+ * are told that it is closed, and go to the menu, as with ParlAI's worlds that raise. */
+void service_answered(struct scene *s, const char *text);
+void service_agent_failed(struct scene *s, const struct error *err);
+
+#endif

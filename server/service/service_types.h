@@ -1,0 +1,117 @@
+/* What the chat service consists of: the types of service.h, which its other files share. */
+#ifndef SERVER_SERVICE_SERVICE_TYPES_H
+#define SERVER_SERVICE_SERVICE_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/shared_limit.h"
+#include "base/status.h"
+#include "server/service/plan.h"
+
+struct alarm;
+struct env;
+struct scene;
+struct service_agent;
+
+enum {
+    SERVICE_TEXT_MAX_BYTES = 16 << 10,
+    SERVICE_ID_MIN_CHARS = 16, /* shorter ones can be guessed, and are not taken */
+    SERVICE_ID_MAX_CHARS = 128,
+    SERVICE_NAME_MAX_CHARS = 32, /* of a person */
+    SERVICE_MAX_PEOPLE_ALL = 20000,
+    SERVICE_MAX_BYTES = 256 << 20,       /* of messages that are not taken yet, and of answers */
+    SERVICE_UNTAKEN_MAX_BYTES = 1 << 20, /* of one person */
+    SERVICE_ANSWER_MAX_BYTES = 1024,
+    SERVICE_DATA_MAX_BYTES = 64 << 10, /* of a person's answers */
+    SERVICE_LOG_MAX_BYTES = 1 << 20,   /* of a task's log */
+    SERVICE_SAYS_PER_S = 5,
+    SERVICE_SAYS_AT_ONCE = 20,
+};
+
+/* What a person is told. */
+struct service_message {
+    struct link link; /* in its person's untaken */
+    size_t size_bytes;
+    const char *text;                 /* "" with a payload */
+    const char *payload;              /* a JSON object; NULL: none */
+    const char *const *quick_replies; /* [n_quick_replies] */
+    size_t n_quick_replies;           /* 0: none are offered */
+};
+
+enum service_end {
+    SERVICE_END_REPLACED, /* the person has come back by another connection */
+    SERVICE_END_SLOW,     /* it takes nothing */
+    SERVICE_END_MEMORY,
+};
+
+/* One connection. It is the transport's, which embeds it. */
+struct service_peer {
+    struct chat_service *service;
+    struct service_user *user; /* NULL: it has not said anything yet, or the person is gone */
+    void (*notify)(struct service_peer *p); /* there is something for service_peer_next */
+    /* The person is gone from this connection, which the transport closes later. */
+    void (*end)(struct service_peer *p, enum service_end why, const char *text);
+};
+
+/* What the agents of tasks are made of. A failure of ask or of what it began comes by
+ * service_agent_failed, and ends the task. Nothing is called back inside a call. */
+struct service_agents {
+    enum status (*open)(void *self, struct service_agent **out, struct scene *s,
+                        const struct service_pool_plan *plan, struct error *err);
+    /* Takes in what somebody says, without answering. name NULL: texts bear no names. */
+    enum status (*hear)(struct service_agent *a, const char *name, const char *text,
+                        struct error *err);
+    /* Begins an answer to all that was heard; service_answered has it. */
+    enum status (*ask)(struct service_agent *a, struct error *err);
+    /* Forgets all. What was begun is not answered. */
+    enum status (*reset)(struct service_agent *a, struct error *err);
+    void (*close)(struct service_agent *a); /* NULL is fine */
+};
+
+struct service_config {
+    const struct service_plan *plan; /* NULL: there is no service */
+    const struct env *env;
+    struct alarm *alarm; /* rings service_tick */
+    const struct service_agents *agents;
+    void *agents_self;
+    void (*work)(void *agents_self); /* after service_wake, on the loop; may be NULL */
+    /* Takes the line of a task that has ended, in ParlAI's Conversations format. NULL: none. */
+    void (*log)(void *arg, const char *line, size_t len);
+    void *log_arg;
+    const char *metadata_path; /* of the log, which its lines name; may be NULL */
+};
+
+struct service_pool {
+    const struct service_pool_plan *plan;
+    struct list waiting;   /* of struct service_user: the first came first */
+    struct list unnoticed; /* those of them that were not told that it takes long */
+    struct list scenes;    /* of struct scene, forms and tasks: the longest silent first */
+    size_t n_waiting;
+};
+
+struct chat_service {
+    struct service_config config;
+    struct service_pool pools[SERVICE_MAX_POOLS]; /* [plan->n_pools] */
+    struct hash by_id;                            /* of struct service_user that have said one */
+    struct list users, away, doomed;              /* of struct service_user */
+    struct shared_limit n_users, bytes;
+    size_t n_waiting, n_tasks, n_away;
+    uint64_t n_said, n_tasks_begun, n_tasks_failed, n_timed_out;
+    bool is_draining, has_ended;
+    bool is_woken; /* the agents have work */
+};
+
+enum service_state {
+    SERVICE_NEW, /* the menu comes with the next text */
+    SERVICE_MENU,
+    SERVICE_FORM,
+    SERVICE_WAITING,
+    SERVICE_TASK,
+    SERVICE_GONE,
+};
+
+#endif

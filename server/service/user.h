@@ -1,0 +1,58 @@
+/* A person of the chat service: the inside of service.h. */
+#ifndef SERVER_SERVICE_USER_H
+#define SERVER_SERVICE_USER_H
+
+#include "server/service/service_types.h"
+
+/* An answer that the person has given. */
+struct service_answer {
+    struct link link; /* in its person's answers */
+    size_t size_bytes;
+    const char *key, *value;
+};
+
+struct service_user {
+    struct hash_node node; /* in by_id, if id is not "" */
+    struct link link;      /* in users */
+    struct link away;      /* in away, while no peer is there */
+    struct link doomed;    /* in doomed: it is removed before the service is left */
+    struct link waiting;   /* in its pool's waiting */
+    struct link unnoticed; /* in its pool's unnoticed */
+    struct chat_service *service;
+    struct service_peer *peer; /* NULL: it is away */
+    enum service_state state;
+    struct scene *scene;       /* SERVICE_MENU, SERVICE_FORM, SERVICE_TASK */
+    struct service_pool *pool; /* SERVICE_FORM: where it goes; SERVICE_WAITING; SERVICE_TASK */
+    enum service_end doom;
+    bool is_admitted; /* it has said the password, or none is asked for */
+    uint64_t since_us, gone_us;
+    uint64_t acted_us, credit_us;
+    struct list answers; /* of struct service_answer */
+    size_t answers_bytes;
+    struct list untaken; /* of struct service_message */
+    size_t untaken_bytes;
+    char role[4 * SERVICE_NAME_MAX_CHARS + 1]; /* in its task */
+    char id[SERVICE_ID_MAX_CHARS + 1];         /* "": none */
+};
+
+/* The value of an answer; NULL: there is none. */
+const char *service_user_answer(const struct service_user *u, const char *key);
+/* Keeps an answer in place of the one with the same key; NULL-safe for no key. Without memory, or
+ * past the limit, the person is removed. */
+void service_user_keep(struct service_user *u, const char *key, const char *value);
+void service_user_forget(struct service_user *u); /* all answers */
+
+/* Puts a message into the person's untaken. Without memory, or past the limit, the person is
+ * removed before the service is left. */
+void service_user_tell(struct service_user *u, const char *text, const char *payload,
+                       const char *const *quick_replies, size_t n_quick_replies);
+/* The next that the connection takes; NULL: none. */
+const struct service_message *service_user_first_message(const struct service_user *u);
+void service_user_drop_message(struct service_user *u); /* that one */
+void service_user_drop_messages(struct service_user *u);
+/* Has the person removed, with its connection's end. */
+void service_user_doom(struct service_user *u, enum service_end why);
+/* Whether a person of this pool's plan may be in its tasks. */
+bool service_user_is_eligible(const struct service_user *u, const struct service_pool_plan *plan);
+
+#endif

@@ -1,0 +1,164 @@
+#include "server/service/plan.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/base/suite.h"
+
+#define HEAD "world_module: parley.worlds\noverworld: menu\ntask_name: t\nmax_workers: 1\n"
+#define ONE HEAD "tasks:\n  a:\n    task_world: echo\n"
+
+static enum status open_text(struct service_plan **out, const char *text, size_t len,
+                             struct error *err)
+{
+    char path[] = "/tmp/test-plan-XXXXXX";
+    const int fd = mkstemp(path);
+    enum status rc;
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, len), (ssize_t)len);
+    (void)close(fd);
+    rc = service_plan_open(out, path, err);
+    (void)unlink(path);
+    return rc;
+}
+
+/* Each error names the line, the key and what is wanted. */
+START_TEST(test_wrong)
+{
+    static const struct {
+        const char *yaml, *error;
+    } rows[] = {
+        {"", ": is empty"},
+        {"- a\n", ":1: must be KEY: VALUE on each line"},
+        {"a: [\n", ": no YAML: "},
+        {"overworld: menu\n", ": the key 'world_module' is missing: add it"},
+        {"world_module: parley.worlds\n", ": the key 'overworld' is missing: add it"},
+        {"world_module: parley.worlds\noverworld: menu\n", ": the key 'max_workers' is missing"},
+        {"world_module: parley.worlds\noverworld: menu\nmax_workers: 1\n",
+         "'task_name' is missing"},
+        {HEAD, ": the key 'tasks' is missing: add it"},
+        {HEAD "tasks: {}\n", ": the key 'tasks' is missing: add it"},
+        {HEAD "tasks: 3\n", ":5: tasks: must be a mapping of names to tasks"},
+        {HEAD "tasks:\n  a:\n", ":6: tasks.a: must be a mapping"},
+        {HEAD "tasks:\n  a: {timeout: 3}\n", ":6: tasks.a: needs task_world"},
+        {ONE "    timout: 3\n", ":8: tasks.a: there is no key 'timout', did you mean 'timeout'?"},
+        {ONE "    blargh: 3\n", ":8: tasks.a: there is no key 'blargh': remove it, or use one of "
+                                "onboard_world, task_world"},
+        {ONE "    timeout: soon\n", ":8: tasks.a.timeout: must be a whole number from 0 to 604800"},
+        {ONE "    timeout: -1\n", ":8: tasks.a.timeout: must be a whole number"},
+        {ONE "    timeout: 99999999999999999999\n", ":8: tasks.a.timeout: must be a whole number"},
+        {ONE "    timeout: [1]\n", ":8: tasks.a.timeout: must be a whole number"},
+        {ONE "    timeout: 3\n    timeout: 3\n", ":9: tasks.a.timeout: is given twice: remove one"},
+        {ONE "    agents_required: 2\n", "agents_required must give echo from 1 to 1 people, it "
+                                         "gives 2"},
+        {ONE "    backup_task: b\n", ":6: tasks.a: backup_task is not the name of a task"},
+        {ONE "    next: b\n", ":6: tasks.a: next is not the name of a task, or EXIT"},
+        {ONE "    policy: named\n", ":6: tasks.a: has keys of an agent"},
+        {ONE "    ask: []\n", ":8: tasks.a: has questions or texts of an onboarding, and no "
+                              "onboard_world"},
+        {ONE "    onboard_world: form\n    ask: [{key: k}]\n", "a question needs key and text"},
+        {ONE "    onboard_world: form\n    ask: [{key: k, text: t, strict: true}]\n",
+         "a strict question needs choices"},
+        {ONE "    onboard_world: form\n    ask: [{key: k, text: t, strict: maybe}]\n",
+         "ask.strict: must be true or false"},
+        {ONE "    onboard_world: frm\n", "has no world 'frm', only form"},
+        {ONE "  a: {task_world: echo}\n", ":8: tasks: has two tasks of one name: rename one"},
+        {ONE "  exit: {task_world: echo}\n", "EXIT is what people type to leave"},
+        {ONE "  b: {task_world: echo, title: A}\n", ":8: b: has the title of another task"},
+        {ONE "  b: {task_world: tell, next: c}\n  c: {task_world: tell, next: b}\n",
+         "next leads in a circle of tasks that end at once"},
+        {ONE "  b: {task_world: relay, agents_required: 2, roles: [x, null]}\n",
+         "agents_required must give relay from 2 to 64 people, it gives 1"},
+        {ONE "  b: {task_world: relay, agents_required: 2, roles: [x, y, z]}\n",
+         "has more roles than agents_required"},
+        {ONE "  b: {task_world: chat, policy: often}\n",
+         "tasks.b.policy: must be every, named, or a number n: each n-th text"},
+        {ONE "  b: {task_world: chat, names: some}\n", "names: must be auto, always or never"},
+        {ONE "opt: {passwort: x}\n", ":8: opt: there is no key 'passwort', did you mean "
+                                     "'password'?"},
+        {ONE "additional_args: {foo: x}\n", "remove it, or use one of page_id, load_model"},
+        {ONE "opt: {password: \"\"}\n", "opt.password: must be a text of 1 to 128 bytes"},
+        {ONE "max_workers: 0\n", ":8: max_workers: is given twice"},
+        {"max_workers: 0\n", ":1: max_workers: must be a whole number from 1 to 1000000"},
+        {"world_module: my.worlds\noverworld: X\ntask_name: t\nmax_workers: 1\n"
+         "tasks: {a: {task_world: Y}}\n",
+         ":1: world_module: there is no 'my.worlds', use parley.worlds, or "},
+        {"world_module: parlai.chat_service.tasks.chatbot.worlds\noverworld: X\ntask_name: t\n"
+         "max_workers: 1\ntasks: {a: {task_world: Y}}\n",
+         ":2: overworld: parlai.chat_service.tasks.chatbot.worlds has no world 'X', only "
+         "MessengerOverworld"},
+        {"world_module: parlai.chat_service.tasks.chatbot.worlds\noverworld: MessengerOverworld\n"
+         "task_name: t\nmax_workers: 1\ntasks: {a: {task_world: echo}}\n",
+         "has no world 'echo', only MessengerBotChatTaskWorld"},
+        {ONE "<<: {}\n", "there is no key '<<'"},
+        {ONE "? [a]\n: b\n", "keys must be texts"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct service_plan *p = NULL;
+        struct error err = {0};
+
+        ck_assert_msg(open_text(&p, rows[i].yaml, strlen(rows[i].yaml), &err) == STATUS_INVALID,
+                      "row %zu is taken", i);
+        ck_assert_msg(strstr(err.text, rows[i].error) != NULL, "row %zu: %s", i, err.text);
+    }
+}
+END_TEST
+
+START_TEST(test_defaults)
+{
+    static const char yaml[] = ONE "    timeout: 0\n    agents_required: 0\n"
+                                   "  b: {task_world: chat}\n"
+                                   "opt: {debug: true, models: {m1: {model: x}, m2: }}\n"
+                                   "additional_args: {page_id: 1}\n";
+    struct service_plan *p;
+    struct error err;
+
+    ck_assert_int_eq(open_text(&p, yaml, strlen(yaml), &err), STATUS_OK);
+    ck_assert_uint_eq(p->pools[0].timeout_s, 300);
+    ck_assert_uint_eq(p->pools[0].notice_s, 30);
+    ck_assert_uint_eq(p->pools[0].n_people, 1);
+    ck_assert_uint_eq(p->grace_s, 120);
+    ck_assert_str_eq(p->pools[1].model, "m1");
+    ck_assert_str_eq(p->pools[1].agent_name, "m1");
+    ck_assert_uint_eq(p->n_ignored, 3);
+    ck_assert_str_eq(p->ignored[0], "opt.debug");
+    ck_assert_str_eq(p->ignored[1], "opt.models.m1");
+    ck_assert_str_eq(p->ignored[2], "additional_args.page_id");
+    service_plan_close(p);
+    ck_assert_int_eq(service_plan_open(&p, "/nowhere/x.yaml", &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "cannot be read"));
+    service_plan_close(NULL);
+}
+END_TEST
+
+/* Every prefix of a file, and each byte of it turned into others, is read or refused. */
+START_TEST(test_torn)
+{
+    static const char yaml[] = HEAD
+        "opt: {password: x, models: {m: {a: b}}}\ntasks:\n  a: {task_world: chat, roles: [j, ~],"
+        " agents_required: 2, eligible: {k: v}, policy: 3}\n  b: {onboard_world: form, ask: "
+        "[{key: k, text: t, choices: [x, y], strict: yes}], task_world: tell, next: a}\n";
+    static const char others[] = "{}[]:,-#&*!|>'\"%@`\n\t\x01 \xff\x00";
+    char text[sizeof(yaml)];
+    struct service_plan *p;
+    struct error err;
+
+    for (size_t len = 0; len < sizeof(yaml); len++)
+        if (open_text(&p, yaml, len, &err) == STATUS_OK)
+            service_plan_close(p);
+    for (size_t at = 0; at + 1 < sizeof(yaml); at += 3)
+        for (size_t i = 0; i < sizeof(others) - 1; i++) {
+            memcpy(text, yaml, sizeof(yaml));
+            text[at] = others[i];
+            if (open_text(&p, text, sizeof(yaml) - 1, &err) == STATUS_OK)
+                service_plan_close(p);
+        }
+}
+END_TEST
+
+SUITE_MAIN("server/service/plan", test_wrong, test_defaults, test_torn)

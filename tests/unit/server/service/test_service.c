@@ -1,0 +1,779 @@
+/* Plays scripts against the chat service, with a clock that the script turns and an agent that
+ * answers "re: " and all that it heard. A line of a script is one of:
+ *
+ *   A> text         A says it; from "A" to "H"
+ *   A< text [x|y]   A is told exactly this, with these quick replies, and no other message before
+ *   A=waiting       A is there, and has nothing more to read
+ *   A-              A's connection is lost
+ *   A~              A connects again; a person whose letter is small in ids says its id first
+ *   +30             seconds pass
+ *   !               the agent fails
+ *   *               the agent answers now
+ */
+#include "server/service/service.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alarm.h"
+#include "base/buf.h"
+#include "base/env.h"
+#include "server/service/scene.h"
+#include "server/service/user.h"
+#include "tests/fault/sweep.h"
+#include "tests/unit/base/suite.h"
+
+enum { N_PEERS = 8 };
+
+static uint64_t now_us;
+static struct alarm alarm_of_service;
+static struct chat_service service;
+static struct service_plan *plan;
+static struct service_peer peers[N_PEERS];
+static bool has_ended[N_PEERS];
+static char logged[4096];
+
+static uint64_t clock_now_us(void *self)
+{
+    return now_us;
+}
+
+static void clock_random(void *self, void *out, size_t n_bytes)
+{
+    memset(out, 7, n_bytes);
+}
+
+static const struct env fake_env = {clock_now_us, clock_random, NULL};
+
+/* --- an agent --- */
+
+struct service_agent {
+    struct scene *scene;
+    char heard[512];
+    bool is_asked;
+};
+
+static struct service_agent *only_agent; /* the last opened */
+static bool agent_is_slow;
+static size_t n_agents;
+
+static enum status fake_open(void *self, struct service_agent **out, struct scene *s,
+                             const struct service_pool_plan *pool, struct error *err)
+{
+    struct service_agent *a;
+
+    if (strcmp(pool->model, "missing") == 0)
+        return error_set(err, STATUS_NOT_FOUND, "there is no model 'missing'");
+    a = try_alloc(1, sizeof(*a));
+    if (a == NULL)
+        return error_no_memory(err, sizeof(*a), "an agent");
+    a->scene = s;
+    only_agent = a;
+    n_agents++;
+    *out = a;
+    return STATUS_OK;
+}
+
+static enum status fake_hear(struct service_agent *a, const char *name, const char *text,
+                             struct error *err)
+{
+    const size_t at = strlen(a->heard);
+
+    (void)snprintf(a->heard + at, sizeof(a->heard) - at, "%s%s%s%s", at == 0 ? "" : " | ",
+                   name == NULL ? "" : name, name == NULL ? "" : ": ", text);
+    return STATUS_OK;
+}
+
+static enum status fake_ask(struct service_agent *a, struct error *err)
+{
+    ck_assert(!a->is_asked);
+    a->is_asked = true;
+    return STATUS_OK;
+}
+
+static enum status fake_reset(struct service_agent *a, struct error *err)
+{
+    a->heard[0] = '\0';
+    a->is_asked = false;
+    return STATUS_OK;
+}
+
+static void fake_close(struct service_agent *a)
+{
+    n_agents--;
+    if (only_agent == a)
+        only_agent = NULL;
+    free(a);
+}
+
+static const struct service_agents fake_agents = {fake_open, fake_hear, fake_ask, fake_reset,
+                                                  fake_close};
+
+static void agent_answers(void)
+{
+    char text[600];
+
+    ck_assert_ptr_nonnull(only_agent);
+    ck_assert(only_agent->is_asked);
+    (void)snprintf(text, sizeof(text), "re: %s", only_agent->heard);
+    only_agent->heard[0] = '\0';
+    only_agent->is_asked = false;
+    service_answered(only_agent->scene, text);
+}
+
+/* --- the script --- */
+
+static void on_notify(struct service_peer *p)
+{
+}
+
+static void on_end(struct service_peer *p, enum service_end why, const char *text)
+{
+    has_ended[p - peers] = true;
+}
+
+static void on_log(void *arg, const char *line, size_t len)
+{
+    (void)snprintf(logged, sizeof(logged), "%.*s", (int)len, line);
+}
+
+static void begin_plan(const char *yaml)
+{
+    const struct service_config config = {.env = &fake_env,
+                                          .alarm = &alarm_of_service,
+                                          .agents = &fake_agents,
+                                          .log = on_log,
+                                          .metadata_path = "talks.metadata"};
+    struct service_config with_plan = config;
+    char path[] = "/tmp/test-service-XXXXXX";
+    const int fd = mkstemp(path);
+    struct error err;
+    enum status rc;
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    (void)close(fd);
+    rc = service_plan_open(&plan, path, &err);
+    (void)unlink(path);
+    ck_assert_msg(rc == STATUS_OK, "%s", err.text);
+    now_us = 1000000;
+    logged[0] = '\0';
+    agent_is_slow = false;
+    alarm_of_service = (struct alarm){.tick = service_tick, .owner = &service};
+    with_plan.plan = plan;
+    service_init(&service, &with_plan);
+    for (size_t i = 0; i < N_PEERS; i++) {
+        has_ended[i] = false;
+        service_peer_init(&peers[i], &service, on_notify, on_end);
+    }
+}
+
+static void end_plan(void)
+{
+    for (size_t i = 0; i < N_PEERS; i++)
+        service_peer_close(&peers[i]);
+    service_end(&service);
+    ck_assert_uint_eq(service.n_users.held + service.bytes.held, 0);
+    ck_assert_uint_eq(service.n_waiting + service.n_tasks + n_agents, 0);
+    service_deinit(&service);
+    service_plan_close(plan);
+}
+
+/* The alarm rings at its times, as a loop's does. */
+static void pass_s(unsigned s)
+{
+    const uint64_t until = now_us + (uint64_t)s * 1000000;
+
+    while (alarm_of_service.at_us != 0 && alarm_of_service.at_us <= until) {
+        if (alarm_of_service.at_us > now_us)
+            now_us = alarm_of_service.at_us;
+        alarm_ring(&alarm_of_service);
+    }
+    now_us = until;
+}
+
+static void message_text(char *out, size_t size, const struct service_message *m)
+{
+    size_t at = (size_t)snprintf(out, size, "%s", m->text);
+
+    for (size_t i = 0; i < m->n_quick_replies; i++)
+        at +=
+            (size_t)snprintf(out + at, size - at, "%s%s", i == 0 ? " [" : "|", m->quick_replies[i]);
+    if (m->n_quick_replies > 0)
+        at += (size_t)snprintf(out + at, size - at, "]");
+    if (m->payload != NULL)
+        (void)snprintf(out + at, size - at, " %s", m->payload);
+}
+
+static void expect(const char *line, struct service_peer *p, const char *wanted)
+{
+    const struct service_message *m = service_peer_next(p);
+    char text[2048];
+
+    ck_assert_msg(m != NULL, "%s: nothing was told", line);
+    message_text(text, sizeof(text), m);
+    ck_assert_msg(strcmp(text, wanted) == 0, "%s: told '%s'", line, text);
+    service_peer_took(p);
+}
+
+static void play_line(const char *line)
+{
+    struct service_peer *p = &peers[line[0] - 'A'];
+    char id[] = "secret-of-person-A";
+    struct error err;
+
+    if (line[0] == '+') {
+        pass_s((unsigned)strtoul(line + 1, NULL, 10));
+    } else if (line[0] == '*') {
+        agent_answers();
+    } else if (line[0] == '!') {
+        (void)error_set(&err, STATUS_UNAVAILABLE, "the device is gone");
+        service_agent_failed(only_agent->scene, &err);
+    } else if (line[1] == '>') {
+        id[sizeof(id) - 2] = line[0];
+        ck_assert_int_eq(service_peer_said(p, line[0] >= 'E' ? id : NULL, line + 3, NULL, &err),
+                         STATUS_OK);
+    } else if (line[1] == '<') {
+        expect(line, p, line + 3);
+    } else if (line[1] == '-') {
+        service_peer_close(p);
+    } else {
+        ck_assert_int_eq(line[1], '=');
+        ck_assert_msg(service_peer_next(p) == NULL, "%s: told '%s'", line,
+                      service_peer_next(p)->text);
+        ck_assert_msg(
+            strcmp(p->user == NULL ? "gone" : service_state_name(p->user->state), line + 2) == 0,
+            "%s: is %s", line, p->user == NULL ? "gone" : service_state_name(p->user->state));
+    }
+}
+
+/* Lines end with '\n'; "\x01" in a line stands for a line break. */
+static void play(const char *script)
+{
+    char line[2048];
+
+    while (*script != '\0') {
+        const size_t len = strcspn(script, "\n");
+
+        ck_assert_uint_lt(len, sizeof(line));
+        memcpy(line, script, len);
+        line[len] = '\0';
+        for (char *c = line; *c != '\0'; c++)
+            if (*c == '\x01')
+                *c = '\n';
+        play_line(line);
+        now_us += 1000000; /* nobody writes faster */
+        script += len + (script[len] == '\n');
+    }
+}
+
+static void run(const char *yaml, const char *script)
+{
+    begin_plan(yaml);
+    play(script);
+    end_plan();
+}
+
+/* --- ParlAI's demos, by their own files --- */
+
+static const char overworld_demo[] =
+    "tasks:\n"
+    "  echo:\n"
+    "    onboard_world: MessengerEchoOnboardWorld\n"
+    "    task_world: MessengerEchoTaskWorld\n"
+    "    timeout: 180\n"
+    "    agents_required: 1\n"
+    "  onboard data: # must be the name returned by the overworld\n"
+    "    onboard_world: MessengerOnboardDataOnboardWorld\n"
+    "    task_world: MessengerOnboardDataTaskWorld\n"
+    "    timeout: 180\n"
+    "    agents_required: 1\n"
+    "  chat:\n"
+    "    onboard_world: MessengerChatOnboardWorld\n"
+    "    task_world: MessengerChatTaskWorld\n"
+    "    timeout: 180\n"
+    "    agents_required: 2\n"
+    "task_name: overworld_demo\n"
+    "world_module: parlai.chat_service.tasks.overworld_demo.worlds\n"
+    "overworld: MessengerOverworld\n"
+    "max_workers: 30\n"
+    "opt:\n"
+    "  debug: True\n"
+    "additional_args:\n"
+    "  page_id: 1\n";
+
+#define MENU                                                                                    \
+    "Welcome to the overworld for the ParlAI messenger demo. Choose one of the demos from the " \
+    "listed quick replies.  [echo|onboard data|chat]\n"
+#define ASK_NAME "Welcome to the onboarding world free chat. Enter your display name.\n"
+#define MATCH "You will be matched with a random person. Say [DONE] to end the chat.\n"
+#define WAIT \
+    "Please wait while we pair you with another person. If you wish to exit, type *EXIT*.\n"
+#define NOTICE "Pairing is taking longer than expected. If you wish to exit, type *EXIT*.\n"
+
+START_TEST(test_overworld_demo)
+{
+    run(overworld_demo,
+        "A> hello\n"
+        "A< " MENU "A=overworld\n"
+        "A> sing\n"
+        "A< Invalid option. Choose one of the demos from the listed quick replies.  "
+        "[echo|onboard data|chat]\n"
+        "A> echo\n"
+        "A< Transferring to echo\n"
+        "A< Welcome to the onboarding world for our echo bot. The next message you send will be "
+        "echoed. Use [DONE] to finish the chat.\n"
+        "A=task\n"
+        "A> one\n"
+        "A< one\n"
+        "A> we are [DONE] here\n"
+        "A< " MENU "A> onboard data\n"
+        "A< Transferring to onboard data\n"
+        "A< Welcome to the onboarding world the onboarding data demo.\x01"
+        "Enter your name.\n"
+        "A=onboarding\n"
+        "A> Ann\n"
+        "A< \x01"
+        "Enter your favorite color.\n"
+        "A> {name} green\n"
+        "A< During onboarding, you said your name was Ann and your favorite color was {name} "
+        "green\n"
+        "A< " MENU "A> chat\n"
+        "A< Transferring to chat\n"
+        "A< " ASK_NAME "A> Ann\n"
+        "A< " MATCH "A=waiting\n"
+        "B> hello\n"
+        "B< " MENU "B> chat\n"
+        "B< Transferring to chat\n"
+        "B< " ASK_NAME "B> Bob\n"
+        "B< " MATCH "B=task\n"
+        "A=task\n"
+        "A> hi\n"
+        "B< hi\n"
+        "B> hi yourself\n"
+        "A< hi yourself\n"
+        "A=task\n"
+        "B> [DONE]\n"
+        "A< The other agent has ended the chat.\n"
+        "A< " MENU "B< " MENU "A=overworld\n"
+        "B=overworld\n");
+    ck_assert_str_eq(logged,
+                     "{\"dialog\": [[{\"id\": \"Ann\", \"text\": \"hi\"}, {\"id\": \"Bob\", "
+                     "\"text\": \"hi yourself\"}]], \"context\": [], \"metadata_path\": "
+                     "\"talks.metadata\", \"task\": \"chat\", \"is_complete\": true}\n");
+}
+END_TEST
+
+static const char chatbot[] = "tasks:\n"
+                              "  default:\n"
+                              "    onboard_world: MessengerBotChatOnboardWorld\n"
+                              "    task_world: MessengerBotChatTaskWorld\n"
+                              "    timeout: 1800\n"
+                              "    agents_required: 1\n"
+                              "task_name: chatbot\n"
+                              "world_module: parlai.chat_service.tasks.chatbot.worlds\n"
+                              "overworld: MessengerOverworld\n"
+                              "max_workers: 30\n"
+                              "opt:\n"
+                              "  debug: True\n"
+                              "  password: let me in\n"
+                              "  models:\n"
+                              "    blender_90M:\n"
+                              "      model: transformer/generator\n"
+                              "      override:\n"
+                              "        no_cuda: True\n"
+                              "additional_args:\n"
+                              "  page_id: 1\n";
+
+#define BOT_MENU                                                                                \
+    "Welcome to the overworld for the ParlAI messenger chatbot demo. Please type \"begin\" to " \
+    "start, or \"exit\" to exit [begin|exit]\n"
+#define BOT_WELCOME                                                                            \
+    "Welcome to the ParlAI Chatbot demo. You are now paired with a bot - feel free to send a " \
+    "message.Type [DONE] to finish the chat, or [RESET] to reset the dialogue history.\n"
+#define PASSWORD                                                                                 \
+    "Sorry, this conversation bot is password-protected. If you have the password, please send " \
+    "it now.\n"
+
+START_TEST(test_chatbot)
+{
+    begin_plan(chatbot);
+    ck_assert_str_eq(plan->pools[0].model, "blender_90M");
+    ck_assert_uint_eq(plan->n_ignored, 3);
+    play("A> hello\n"
+         "A< " PASSWORD "A> let me\n"
+         "A< " PASSWORD "A=new\n"
+         "A> let me in\n"
+         "A< " BOT_MENU "A> what?\n"
+         "A< Invalid option. Please type \"begin\". [begin]\n"
+         "A> BEGIN\n"
+         "A< " BOT_WELCOME "A=task\n"
+         "A> one\n"
+         "*\n"
+         "A< re: one\n"
+         "A> two\n"
+         "A> [RESET]\n"
+         "A< [History Cleared]\n"
+         "A> three\n"
+         "*\n"
+         "A< re: three\n"
+         "A> [DONE]\n"
+         "A< " BOT_MENU "A> Exit\n"
+         "A=new\n"
+         "A> hello\n"
+         "A< " PASSWORD);
+    end_plan();
+}
+END_TEST
+
+/* --- what ParlAI does wrong, each by its number in the list of its defects --- */
+
+#define CHAT_OF_ANN             \
+    "A> hi\n"                   \
+    "A< " MENU "A> chat\n"      \
+    "A< Transferring to chat\n" \
+    "A< " ASK_NAME "A> Ann\n"   \
+    "A< " MATCH
+
+static const struct {
+    const char *what, *script;
+} defects[] = {
+    {"1: who waits is answered, and EXIT leads out", CHAT_OF_ANN "A=waiting\n"
+                                                                 "A> is anybody there?\n"
+                                                                 "A< " WAIT "A> exit\n"
+                                                                 "A< " MENU "A=overworld\n"},
+    {"2: one notice", CHAT_OF_ANN "+35\n"
+                                  "A< " NOTICE "+100\n"
+                                  "A=waiting\n"},
+    {"3: after the pool's time-out one is in the menu",
+     CHAT_OF_ANN "+200\n"
+                 "A< " NOTICE "A< Nobody was found to pair you with.\n"
+                 "A< " MENU "A> echo\n"
+                 "A< Transferring to echo\n"
+                 "A< Welcome to the onboarding world for our echo bot. The next message you send "
+                 "will be echoed. Use [DONE] to finish the chat.\n"
+                 "A=task\n"},
+    {"2 and 3: the notice comes again after a second wait", CHAT_OF_ANN "+35\n"
+                                                                        "A< " NOTICE "A> EXIT\n"
+                                                                        "A< " MENU "A> chat\n"
+                                                                        "A< Transferring to chat\n"
+                                                                        "A< " ASK_NAME "A> Ann\n"
+                                                                        "A< " MATCH "+20\n"
+                                                                        "A=waiting\n"
+                                                                        "+20\n"
+                                                                        "A< " NOTICE "A=waiting\n"},
+    {"9: who has an id comes back to its place, and misses nothing",
+     "E> hi\n"
+     "E< " MENU "E> chat\n"
+     "E< Transferring to chat\n"
+     "E< " ASK_NAME "E> Eve\n"
+     "E< " MATCH CHAT_OF_ANN "A> one\n"
+     "E< one\n"
+     "E-\n"
+     "A> two\n"
+     "E> three\n"
+     "A< three\n"
+     "E< two\n"
+     "E=task\n"},
+    {"9: one who is away is not paired, and keeps the place",
+     "E> hi\n"
+     "E< " MENU "E> chat\n"
+     "E< Transferring to chat\n"
+     "E< " ASK_NAME "E> Eve\n"
+     "E< " MATCH "E-\n" CHAT_OF_ANN "A=waiting\n"
+     "E> I am back\n"
+     "A< I am back\n"
+     "A=task\n"
+     "E=task\n"},
+    {"9: after the grace it is gone, and its partner goes on",
+     "E> hi\n"
+     "E< " MENU "E> chat\n"
+     "E< Transferring to chat\n"
+     "E< " ASK_NAME "E> Eve\n"
+     "E< " MATCH CHAT_OF_ANN "E-\n"
+     "+110\n"
+     "A=task\n"
+     "+10\n"
+     "A< The other agent has ended the chat.\n"
+     "A< " MENU "A=overworld\n"
+     "E> hello\n"
+     "E< " MENU "E=overworld\n"},
+    {"a partner without an id is gone at once",
+     CHAT_OF_ANN "B> hi\n"
+                 "B< " MENU "B> chat\n"
+                 "B< Transferring to chat\n"
+                 "B< " ASK_NAME "B> Bob\n"
+                 "B< " MATCH "B-\n"
+                 "A< The other agent has ended the chat.\n"
+                 "A< " MENU "A=overworld\n"},
+};
+
+START_TEST(test_defects)
+{
+    for (size_t i = 0; i < sizeof(defects) / sizeof(defects[0]); i++) {
+        mark_point();
+        run(overworld_demo, defects[i].script);
+    }
+}
+END_TEST
+
+/* Defect 4: ParlAI's users 5 and 6 had no answer with four workers, nor had a newcomer after four
+ * had hung up. */
+START_TEST(test_no_workers)
+{
+    struct service_peer many[200];
+    struct error err;
+
+    begin_plan(overworld_demo);
+    plan->max_workers = 1;
+    for (size_t i = 0; i < 200; i++) {
+        service_peer_init(&many[i], &service, on_notify, on_end);
+        ck_assert_int_eq(service_peer_said(&many[i], NULL, "hi", NULL, &err), STATUS_OK);
+        ck_assert_ptr_nonnull(service_peer_next(&many[i]));
+    }
+    for (size_t i = 0; i < 200; i++)
+        service_peer_close(&many[i]);
+    ck_assert_uint_eq(service.n_users.held, 0);
+    play("A> hi\nA< " MENU);
+    end_plan();
+}
+END_TEST
+
+#define OWN                         \
+    "task_name: own\n"              \
+    "world_module: parley.worlds\n" \
+    "overworld: menu\n"             \
+    "max_workers: 1\n"              \
+    "grace: 10\n"
+
+/* Defects 5 and 6, and what ParlAI's keys mean: roles, eligibility, backup, next, choices. */
+START_TEST(test_own_worlds)
+{
+    static const char yaml[] =
+        OWN "tasks:\n"
+            "  pair:\n"
+            "    onboard_world: form\n"
+            "    ask:\n"
+            "    - {key: side, text: Which side?, choices: [left, right], strict: true}\n"
+            "    onboard_closing: You are on the {side} side.\n"
+            "    task_world: relay\n"
+            "    agents_required: 2\n"
+            "    eligible: {side: left}\n"
+            "    timeout: 60\n"
+            "    backup_task: alone\n"
+            "    roles: [judge, speaker]\n"
+            "    names: always\n"
+            "    welcome: You may speak, {side} one.\n"
+            "    closing: It is over.\n"
+            "    next: bye\n"
+            "    idle: 100\n"
+            "  alone: {task_world: echo, welcome: You are alone.}\n"
+            "  bye: {task_world: tell, welcome: Good bye., next: EXIT}\n";
+
+    run(yaml, "A> hi\n"
+              "A< Welcome. Choose what to do. [pair|alone|bye]\n"
+              "A> PAIR\n"
+              "A< Which side? [left|right]\n"
+              "A> up\n"
+              "A< Please choose one of these answers. [left|right]\n"
+              "A> Left\n"
+              "A< Please choose one of these answers. [left|right]\n"
+              "A=onboarding\n"
+              "A> left\n"
+              "A< You are on the left side.\n"
+              "A=waiting\n"
+              "B> hi\n"
+              "B< Welcome. Choose what to do. [pair|alone|bye]\n"
+              "B> pair\n"
+              "B< Which side? [left|right]\n"
+              "B> right\n"
+              "B< You are on the right side.\n"
+              "B=waiting\n"
+              "A=waiting\n"
+              "C> hi\n"
+              "C< Welcome. Choose what to do. [pair|alone|bye]\n"
+              "C> pair\n"
+              "C< Which side? [left|right]\n"
+              "C> left\n"
+              "C< You are on the left side.\n"
+              "C< You may speak, left one.\n"
+              "A< You may speak, left one.\n"
+              "A> order\n"
+              "C< judge: order\n"
+              "C> yes\n"
+              "A< speaker: yes\n"
+              "+60\n"
+              "B< " NOTICE "B< You are alone.\n"
+              "B=task\n"
+              "C> exit\n"
+              "A< It is over.\n"
+              "A< Good bye.\n"
+              "A=new\n"
+              "C< Good bye.\n"
+              "C=new\n"
+              "A> hello\n"
+              "A< Welcome. Choose what to do. [pair|alone|bye]\n"
+              "A> pair\n"
+              "A< Which side? [left|right]\n"
+              "+100\n"
+              "A< Nobody has said anything for 100 seconds: this is over.\n"
+              "A< Welcome. Choose what to do. [pair|alone|bye]\n"
+              "A=overworld\n"
+              "A> exit\n"
+              "A=new\n");
+}
+END_TEST
+
+/* Whoever gets the role of none keeps the first place in the queue. */
+START_TEST(test_left_out)
+{
+    run(OWN "tasks:\n"
+            "  trio: {task_world: relay, agents_required: 3, roles: [null, b, c], idle: 20}\n",
+        "A> hi\nA< Welcome. Choose what to do. [trio]\nA> trio\n"
+        "B> hi\nB< Welcome. Choose what to do. [trio]\nB> trio\n"
+        "C> hi\nC< Welcome. Choose what to do. [trio]\nC> trio\n"
+        "A=waiting\nB=task\nC=task\n"
+        "B> hello\nC< b: hello\n"
+        "C> hello\nB< c: hello\n"
+        "+19\n"
+        "B< Nobody has said anything for 20 seconds: this is over.\n"
+        "C< Nobody has said anything for 20 seconds: this is over.\n"
+        "A< " NOTICE "A=waiting\n");
+}
+END_TEST
+
+/* An agent that listens: it hears all, and answers when it is named, or each n-th text; defect 7:
+ * an answer that comes late ends nothing and is not lost. */
+START_TEST(test_listener)
+{
+    static const char yaml[] =
+        OWN "tasks:\n"
+            "  named: {task_world: chat, agents_required: 2, policy: named, agent: Max, model: m,\n"
+            "          onboard_world: form, ask: [{key: name, text: Who?}]}\n"
+            "  third: {task_world: chat, policy: 3, model: m}\n"
+            "  gone: {task_world: chat, model: missing}\n";
+
+    run(yaml, "A> hi\nA< Welcome. Choose what to do. [named|third|gone]\nA> named\n"
+              "A< Who?\nA> Ann\n"
+              "B> hi\nB< Welcome. Choose what to do. [named|third|gone]\nB> named\n"
+              "B< Who?\nB> Bo:b\n"
+              "A> to the maximum, Bob\nB< Ann: to the maximum, Bob\n"
+              "B> yes. max, what do you think?\nA< Agent_1: yes. max, what do you think?\n"
+              "A> Max?\nB< Ann: Max?\n"
+              "*\n"
+              "A< Max: re: Ann: to the maximum, Bob | Agent_1: yes. max, what do you think? | "
+              "Ann: Max?\n"
+              "B< Max: re: Ann: to the maximum, Bob | Agent_1: yes. max, what do you think? | "
+              "Ann: Max?\n"
+              "*\n"
+              "A< Max: re: \nB< Max: re: \n"
+              "B-\n"
+              "A< Agent_1 has left.\n"
+              "A> max\n!\n"
+              "A< Sorry, this world closed. Returning to overworld.\n"
+              "A< Welcome. Choose what to do. [named|third|gone]\n"
+              "A> third\nA> 1\nA> 2\nA> 3\n*\nA< re: 1 | 2 | 3\nA> 4\nA=task\nA> [DONE]\n"
+              "A< Welcome. Choose what to do. [named|third|gone]\n"
+              "A> gone\n"
+              "A< Sorry, this world closed. Returning to overworld.\n"
+              "A< Welcome. Choose what to do. [named|third|gone]\n"
+              "A=overworld\n");
+}
+END_TEST
+
+/* Floods, long texts, a person who reads nothing, a second connection, the stop. */
+START_TEST(test_bounds)
+{
+    char *text = xalloc(SERVICE_TEXT_MAX_BYTES + 2);
+    struct error err;
+
+    begin_plan(OWN "tasks:\n  pair: {task_world: relay, agents_required: 2}\n");
+    play("A> hi\nA< Welcome. Choose what to do. [pair]\nA> pair\n"
+         "B> hi\nB< Welcome. Choose what to do. [pair]\nB> pair\nA=task\n");
+    memset(text, 'x', SERVICE_TEXT_MAX_BYTES + 1);
+    ck_assert_int_eq(service_peer_said(&peers[0], NULL, text, NULL, &err), STATUS_OK);
+    play("B=task\nA< This message is too long: it was not delivered.\n");
+    text[SERVICE_TEXT_MAX_BYTES] = '\0';
+    pass_s(10);
+    for (size_t i = 0; i < SERVICE_SAYS_AT_ONCE; i++)
+        ck_assert_int_eq(service_peer_said(&peers[0], NULL, "x", "{\"a\": 1}", &err), STATUS_OK);
+    ck_assert_int_eq(service_peer_said(&peers[0], NULL, "x", NULL, &err), STATUS_OK);
+    expect("flood", &peers[0], "You write too fast: this message was not delivered.");
+    for (size_t i = 0; i < SERVICE_SAYS_AT_ONCE; i++)
+        expect("payload", &peers[1], "x {\"a\": 1}");
+    play("B=task\n");
+    for (size_t i = 0; i < SERVICE_UNTAKEN_MAX_BYTES / SERVICE_TEXT_MAX_BYTES; i++) {
+        ck_assert(!has_ended[1]);
+        ck_assert_int_eq(service_peer_said(&peers[0], NULL, text, NULL, &err), STATUS_OK);
+        pass_s(1);
+    }
+    ck_assert(has_ended[1]);
+    play("B=gone\nA< The other agent has ended the chat.\n"
+         "A< Welcome. Choose what to do. [pair]\nA=overworld\n");
+    play("E> hi\n");
+    peers[5] = peers[4]; /* F has E's id */
+    service_peer_init(&peers[5], &service, on_notify, on_end);
+    ck_assert_int_eq(service_peer_said(&peers[5], "secret-of-person-E", "pair", NULL, &err),
+                     STATUS_OK);
+    ck_assert(has_ended[4]);
+    play("E=gone\nF< Welcome. Choose what to do. [pair]\nF=waiting\n");
+    service_drain(&service);
+    play("F< System: The conversation bot going to go offline soon, finish any active "
+         "conversations.\n"
+         "A< System: The conversation bot going to go offline soon, finish any active "
+         "conversations.\n"
+         "A> pair\nA=waiting\nF=waiting\n");
+    service_end(&service);
+    ck_assert_int_eq(service_peer_said(&peers[6], NULL, "hi", NULL, &err), STATUS_UNAVAILABLE);
+    end_plan();
+    free(text);
+}
+END_TEST
+
+static enum status meet_once(void *arg)
+{
+    static const char *const says[] = {"A hi",  "A pair",  "A Ann",   "E hi",  "E pair",
+                                       "E Eve", "A hello", "E hello", "A max", "E [DONE]"};
+    enum status rc = STATUS_OK;
+    struct error err;
+
+    for (size_t i = 0; i < N_PEERS; i++) {
+        has_ended[i] = false;
+        service_peer_init(&peers[i], &service, on_notify, on_end);
+    }
+    for (size_t i = 0; i < sizeof(says) / sizeof(says[0]) && rc == STATUS_OK; i++) {
+        struct service_peer *p = &peers[says[i][0] - 'A'];
+
+        if (has_ended[p - peers])
+            break;
+        rc = service_peer_said(p, says[i][0] == 'E' ? "secret-of-person-E" : NULL, says[i] + 2,
+                               NULL, &err);
+        now_us += 1000000;
+        if (only_agent != NULL && only_agent->is_asked)
+            agent_answers();
+    }
+    service_peer_close(&peers[0]);
+    service_peer_close(&peers[4]);
+    pass_s(SERVICE_GRACE_S);
+    ck_assert_uint_eq(service.n_users.held + service.bytes.held + service.n_waiting, 0);
+    ck_assert_uint_eq(service.n_tasks + n_agents, 0);
+    return rc;
+}
+
+/* Whatever allocation fails, nobody stays in a place that is not there, and nothing stays. */
+START_TEST(test_no_memory)
+{
+    begin_plan(OWN
+               "tasks:\n  pair: {task_world: chat, agents_required: 2, model: m, policy: named,\n"
+               "         agent: Max, onboard_world: form, ask: [{key: name, text: Who?}]}\n");
+    ck_assert_int_gt(sweep(meet_once, NULL), 20);
+    end_plan();
+}
+END_TEST
+
+SUITE_MAIN("server/service/service", test_overworld_demo, test_chatbot, test_defects,
+           test_no_workers, test_own_worlds, test_left_out, test_listener, test_bounds,
+           test_no_memory)
