@@ -23,6 +23,7 @@
 #include "server/net/listener.h"
 #include "server/net/open_files.h"
 #include "server/net/tls.h"
+#include "server/service/plan.h"
 
 /* type: NULL: by the file. */
 static enum status check_agent(const struct config *config, const struct config_model *model,
@@ -167,6 +168,49 @@ static enum status try_tls(const struct config *config, struct error *err)
     return rc == STATUS_OK ? rc : error_prefix(err, "TLS");
 }
 
+enum status check_service(const struct service_plan *plan, const struct config *config,
+                          const struct access *access, struct error *err)
+{
+    if (config->http == NULL)
+        return error_set(err, STATUS_INVALID, "--service: its people come to --http, which is off");
+    if (config->keys == NULL && plan->principal != NULL)
+        return error_set(err, STATUS_INVALID,
+                         "--service: %.100s: principal: there are no principals without --keys: "
+                         "remove it",
+                         plan->path);
+    if (config->keys != NULL && plan->principal == NULL)
+        return error_set(err, STATUS_INVALID,
+                         "--service: %.100s: with --keys, the key 'principal' must name the "
+                         "principal whose quota the agents use: add it",
+                         plan->path);
+    if (config->keys != NULL && access_principal(access, plan->principal) == NULL)
+        return error_set(err, STATUS_INVALID,
+                         "--service: %.100s: principal: no key of --keys is '%.60s''s", plan->path,
+                         plan->principal);
+    return STATUS_OK;
+}
+
+static enum status try_service(const struct config *config, struct error *err)
+{
+    const struct access_config keys = {
+        .path = config->keys, .env = &env_real, .unix_s = check_unix_s};
+    struct service_plan *plan = NULL;
+    struct access *a = NULL;
+    enum status rc = STATUS_OK;
+
+    if (config->service == NULL)
+        return STATUS_OK;
+    if (service_plan_open(&plan, config->service, err) != STATUS_OK)
+        return error_prefix(err, "--service");
+    if (keys.path != NULL && access_open(&a, &keys, err) != STATUS_OK)
+        rc = error_prefix(err, "--keys");
+    if (rc == STATUS_OK)
+        rc = check_service(plan, config, a, err);
+    service_plan_close(plan);
+    access_close(a);
+    return rc;
+}
+
 enum status check_open_files(struct error *err)
 {
     size_t n;
@@ -186,7 +230,7 @@ static enum status check_descriptors(const struct config *config, struct error *
 }
 
 static enum status (*const checks[])(const struct config *config, struct error *err) = {
-    check_descriptors, config_check_files, try_keys,        try_tls,
+    check_descriptors, config_check_files, try_keys,        try_tls,      try_service,
     check_addresses,   check_data_folder,  check_model_dir, check_models, /* last: it takes long */
 };
 

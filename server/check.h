@@ -7,7 +7,9 @@
 
 #include "base/status.h"
 
+struct access;
 struct config;
+struct service_plan;
 
 /* Opens every model, binds every address, and closes all of them again. An address that a running
  * parleyd has bound is no error. Looks at the folders of --data and --model-dir without a change in
@@ -27,5 +29,9 @@ enum status check_data(const struct config *config, uint64_t *ret_conversations,
 enum status check_init_data(const struct config *config, struct error *err) MUST_CHECK;
 /* Copies what --data has to the file of --backup. */
 enum status check_backup(const struct config *config, struct error *err) MUST_CHECK;
+
+/* Checks what the plan of the chat service asks of the configuration; access: the keys, or NULL. */
+enum status check_service(const struct service_plan *plan, const struct config *config,
+                          const struct access *access, struct error *err) MUST_CHECK;
 
 #endif

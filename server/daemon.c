@@ -32,6 +32,8 @@
 #include "server/journal/postgres.h"
 #include "server/model/models.h"
 #include "server/net/open_files.h"
+#include "server/service/log.h"
+#include "server/service/plan.h"
 #include "server/stop_signal.h"
 #include "server/watchdog.h"
 
@@ -264,6 +266,32 @@ static enum status daemon_open_access(struct daemon *d, struct error *err)
     return STATUS_OK;
 }
 
+/* Reads the plan before the parts are made, and says what of ParlAI's keys means nothing. */
+static enum status daemon_open_plan(struct daemon *d, struct error *err)
+{
+    if (d->config.service == NULL)
+        return STATUS_OK;
+    if (service_plan_open(&d->service_plan, d->config.service, err) != STATUS_OK ||
+        service_log_open(&d->host.service_log, d->service_plan, err) != STATUS_OK)
+        return error_prefix(err, "--service");
+    d->host.service_plan = d->service_plan;
+    for (size_t i = 0; i < d->service_plan->n_ignored; i++)
+        log_warn("service", "key=%s means=nothing_here", d->service_plan->ignored[i]);
+    return STATUS_OK;
+}
+
+static enum status daemon_check_service(struct daemon *d, struct error *err)
+{
+    return d->service_plan == NULL ? STATUS_OK
+                                   : check_service(d->service_plan, &d->config, d->access, err);
+}
+
+static void daemon_close_plan(struct daemon *d)
+{
+    service_log_close(d->host.service_log);
+    service_plan_close(d->service_plan);
+}
+
 enum { LEASE_MIN_MS = 100 };
 
 static enum status daemon_open_journal(struct daemon *d, struct error *err)
@@ -339,21 +367,27 @@ enum status daemon_run(const struct config *config, struct error *err)
     *err = (struct error){0};
     daemon_init(&d, config, err);
     stop_signal_set_patience(config->drain_timeout_ms + WATCHED_MS);
-    if (check_open_files(err) != STATUS_OK)
+    if (check_open_files(err) != STATUS_OK || daemon_open_plan(&d, err) != STATUS_OK) {
+        daemon_close_plan(&d);
         return err->status;
+    }
     log_info("open_files", "limit=%zu grpc=%zu http=%zu admin=%zu files=%zu", open_files_max(),
              open_files_for_grpc(), open_files_for_http(), open_files_for_admin(),
              open_files_max() - open_files_for_admin());
-    if (uv_loop_init(&d.loop) != 0)
+    if (uv_loop_init(&d.loop) != 0) {
+        daemon_close_plan(&d);
         return error_set(err, STATUS_EXHAUSTED, "no descriptors are left for the loop");
+    }
     if (stop_signal_open(&d.loop, on_stop, &d, err) != STATUS_OK) {
         (void)uv_loop_close(&d.loop); /* nothing is open */
+        daemon_close_plan(&d);
         return err->status;
     }
     daemon_init_health(&d);
     daemon_open_handles(&d);
     part_list_init(&d.parts, &d.host);
-    if (daemon_open_access(&d, err) != STATUS_OK || daemon_open_journal(&d, err) != STATUS_OK ||
+    if (daemon_open_access(&d, err) != STATUS_OK || daemon_check_service(&d, err) != STATUS_OK ||
+        daemon_open_journal(&d, err) != STATUS_OK ||
         ports_open(&d.ports, d.access, err) != STATUS_OK ||
         part_load_models(&d.host, err) != STATUS_OK)
         daemon_fail(&d.host, err);
@@ -361,6 +395,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     assert(d.server.state == SERVER_STOPPED);
     ports_deinit(&d.ports);
     part_list_deinit(&d.parts);
+    daemon_close_plan(&d);
     access_close(d.access); /* what they own is gone */
     health_deinit(&d.health);
     reload_deinit(&d.reload);

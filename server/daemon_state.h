@@ -24,7 +24,8 @@ struct daemon {
     struct error *err; /* daemon_run's: the reason of a failure */
     struct part_list parts;
     struct ports ports;
-    struct access *access; /* NULL: everybody may call */
+    struct access *access;             /* NULL: everybody may call */
+    struct service_plan *service_plan; /* NULL: there is no chat service */
     struct health health;
     struct loop_watch watch;
     uv_timer_t drain_timer;

@@ -23,6 +23,8 @@ struct journal;
 struct keeper;
 struct principal;
 struct server;
+struct service_log;
+struct service_plan;
 struct uv_loop_s;
 
 /* What the daemon gives to its parts. The host outlives the parts. */
@@ -32,7 +34,9 @@ struct part_host {
     const struct config *config; /* the configuration of the start */
     struct server *server;       /* has the other registries, and the principals */
     struct health *health;
-    struct journal *journal; /* is set before keep; NULL: nothing is kept */
+    struct journal *journal;                 /* is set before keep; NULL: nothing is kept */
+    const struct service_plan *service_plan; /* of the chat service; NULL: there is none */
+    struct service_log *service_log;         /* NULL: it is not logged */
     /* Has the daemon look soon whether its stop can go on: it serves as on_idle of a registry. */
     void (*go_on)(void *host);
     /* Tells the daemon that all models of the start are loaded. */

@@ -29,6 +29,7 @@
     PART(work, work_table)               /* tasks, and the workers that compute them */ \
     PART(groups, groups)                 /* of processes */ \
     PART(rooms, rooms)                   /* of people and agents */ \
+    PART(service, chat_service)          /* menus, pools and tasks of people */ \
     PART(stores, stores)                 /* versioned values */ \
     PART(replays, replays)               /* tables of items to learn from */ \
     PART(connected, connect_calls)       /* calls by Connect */ \

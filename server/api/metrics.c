@@ -20,6 +20,7 @@
 #include "server/registry/groups.h"
 #include "server/room/rooms.h"
 #include "server/server.h"
+#include "server/service/service.h"
 #include "server/telemetry/metric.h"
 #include "server/work/work.h"
 
@@ -119,6 +120,8 @@ void metrics_render(struct server *server, struct buf *out)
                    (double)server->watch->longest_us / 1e6);
     groups_metrics(server->groups, out);
     rooms_metrics(server->rooms, out);
+    if (server->service->config.plan != NULL)
+        service_metrics(server->service, out);
     journal_metrics(conversations->keeping.journal, out);
     cluster_metrics(server->cluster, out);
     metric_one(out, "parley_live_turns", "gauge", "Turns in flight or queued.",

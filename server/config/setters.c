@@ -355,6 +355,14 @@ enum status set_keys(struct config *c, const char *value, struct error *err)
     return STATUS_OK;
 }
 
+enum status set_service(struct config *c, const char *value, struct error *err)
+{
+    if (value[0] == '\0')
+        return error_set(err, STATUS_INVALID, "is empty");
+    c->service = value;
+    return STATUS_OK;
+}
+
 enum status set_tls_cert(struct config *c, const char *value, struct error *err)
 {
     if (value[0] == '\0')

@@ -21,6 +21,7 @@ enum status config_add_model(struct config *c, const char *name, size_t name_len
 
 enum status set_model(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_plugin(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_service(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_keys(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_tls_cert(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_tls_key(struct config *c, const char *value, struct error *err) MUST_CHECK;

@@ -15,7 +15,7 @@ enum {
     CONFIG_MAX_PLUGINS = 16,
     CONFIG_MAX_LISTEN = 16,
     CONFIG_MAX_ORIGINS = 16,
-    CONFIG_MAX_OPTIONS = 64
+    CONFIG_MAX_OPTIONS = 96
 };
 
 struct config_file;
@@ -36,7 +36,8 @@ struct config {
     const char *backup;    /* only copy what data has to this file; NULL: no */
     const char *data;      /* the journal's directory, in argv or the file; NULL: none is kept */
     const char *tls_cert, *tls_key, *tls_client_ca; /* likewise, PEM files; NULL: none */
-    const char *keys; /* the file of keys, in argv or the file; NULL: everybody may call */
+    const char *service; /* the plan of the chat service, likewise; NULL: there is none */
+    const char *keys;    /* the file of keys, in argv or the file; NULL: everybody may call */
     const char *listen[CONFIG_MAX_LISTEN]; /* [n_listen], in argv or the file */
     size_t n_listen;
     const char *listen_admin; /* likewise; NULL: listen serves all */

@@ -32,20 +32,22 @@ BIG = "x" * (16 << 10)
 class Socket:
     """One connection. read() gives the next frame of rooms, or the code and the sentence of a close frame."""
 
+    path, protocol = PATH, "parley.rooms.v1"
+
     def __init__(self, parley, name=None, token="", key="", **headers):
         host, port = parley.http.rsplit(":", 1)
         self.raw = socket.create_connection((host, int(port)), timeout=children.PATIENCE)
         self.bytes = self.raw.makefile("rb")
         nonce = base64.b64encode(os.urandom(16)).decode()
         asked = {"Host": parley.http, "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": nonce,
-                 "Sec-WebSocket-Protocol": "parley.rooms.v1"}
+                 "Sec-WebSocket-Protocol": self.protocol}
         asked |= {name.replace("_", "-"): value for name, value in headers.items()}
-        self.raw.sendall("".join([f"GET {PATH} HTTP/1.1\r\n"] + [f"{k}: {v}\r\n" for k, v in asked.items() if v is not None] + ["\r\n"]).encode())
+        self.raw.sendall("".join([f"GET {self.path} HTTP/1.1\r\n"] + [f"{k}: {v}\r\n" for k, v in asked.items() if v is not None] + ["\r\n"]).encode())
         self.status = int(self.bytes.readline().split()[1])
         self.headers = dict(line.decode().strip().lower().split(": ", 1) for line in iter(self.bytes.readline, b"\r\n"))
         if self.status == 101:
             accept = base64.b64encode(hashlib.sha1((nonce + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()).decode()
-            assert self.headers["sec-websocket-accept"] == accept.lower() and self.headers.get("sec-websocket-protocol") == "parley.rooms.v1"
+            assert self.headers["sec-websocket-accept"] == accept.lower() and self.headers.get("sec-websocket-protocol") == self.protocol
         if name is not None or token:
             self.send(hello={"name": name or "", "token": token, "key": key})
             self.welcome = self.expect("welcome")

@@ -11,6 +11,7 @@
 #include "server/registry/groups.h"
 #include "server/room/rooms.h"
 #include "server/server.h"
+#include "server/service/service.h"
 #include "server/work/work.h"
 #include "tests/support/fake_server.h"
 #include "tests/unit/base/suite.h"
@@ -22,6 +23,9 @@ static struct sequences sequences;
 static struct groups groups = {.value_bytes.held = 11, .n_waiting = 2, .n_lost = 9};
 static struct rooms rooms = {
     .n_rooms.held = 2, .n_people.held = 5, .bytes.held = 13, .n_readers = 4, .n_said = 8};
+static struct service_plan plan;
+static struct chat_service service = {
+    .config.plan = &plan, .n_users.held = 6, .n_waiting = 1, .n_tasks = 2, .n_said = 12};
 static struct work_table work = {.workers_limit.held = 3, .tasks_limit.held = 5, .n_lost = 7};
 static struct server server; /* the part that a page uses */
 static struct buf page;
@@ -39,6 +43,7 @@ static void open_page(size_t limit_bytes)
         .sequences = &sequences,
         .groups = &groups,
         .rooms = &rooms,
+        .service = &service,
         .work = &work,
     };
     buf_init(&page, limit_bytes);
@@ -119,6 +124,10 @@ START_TEST(test_services)
     ck_assert_double_eq(sample("parley_rooms_readers"), 4);
     ck_assert_double_eq(sample("parley_rooms_bytes"), 13);
     ck_assert_double_eq(sample("parley_rooms_said_total"), 8);
+    ck_assert_double_eq(sample("parley_service_people"), 6);
+    ck_assert_double_eq(sample("parley_service_waiting"), 1);
+    ck_assert_double_eq(sample("parley_service_tasks"), 2);
+    ck_assert_double_eq(sample("parley_service_said_total"), 12);
     ck_assert_double_eq(sample("parley_journal_waiting_bytes"), -1);
     close_page();
 }

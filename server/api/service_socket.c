@@ -1,0 +1,215 @@
+/* GET /websocket: the chat service over a WebSocket, in the messages of ParlAI's own: a client
+ * sends
+ * {"text", "payload"}, and gets {"text", "quick_replies"}, with "payload" where somebody sent one.
+ * As there, a line break in a text becomes <br />, and other members are ignored, but for "id":
+ * ParlAI's terminal client sends a random one that its server ignores. Here it is the secret by
+ * which a person comes back after a lost connection. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/json_writer.h"
+#include "server/api/openai/error.h"
+#include "server/http/exchange.h"
+#include "server/http/route.h"
+#include "server/http/upgrade.h"
+#include "server/http/websocket.h"
+#include "server/json/fields.h"
+#include "server/server.h"
+#include "server/service/service.h"
+
+enum {
+    SERVICE_MESSAGE_MAX_BYTES = 256 << 10,
+    SERVICE_FLUSH_BYTES = 64 << 10, /* then the socket is asked whether it takes more */
+    CLOSE_FULL = 1013,
+    CLOSE_REPLACED = 4001,
+    CLOSE_SLOW = 4008,
+};
+
+struct service_socket {
+    struct service_peer peer;
+    struct websocket *socket;
+};
+
+static void service_socket_notify(struct service_peer *p)
+{
+    websocket_notify(container_of(p, struct service_socket, peer)->socket);
+}
+
+static void service_socket_end(struct service_peer *p, enum service_end why, const char *text)
+{
+    static const unsigned codes[] = {
+        [SERVICE_END_REPLACED] = CLOSE_REPLACED,
+        [SERVICE_END_SLOW] = CLOSE_SLOW,
+        [SERVICE_END_MEMORY] = WEBSOCKET_INTERNAL,
+    };
+
+    websocket_end(container_of(p, struct service_socket, peer)->socket, codes[why], text);
+}
+
+/* --- messages in --- */
+
+static enum status service_socket_payload(char **out, const json_t *body, struct error *err)
+{
+    const json_t *payload = NULL;
+
+    if (field_object(&payload, body, "payload", err) != STATUS_OK)
+        return err->status;
+    *out = payload == NULL ? NULL : json_dumps(payload, 0);
+    return payload == NULL || *out != NULL ? STATUS_OK : error_no_memory(err, 0, "a payload");
+}
+
+static enum status service_socket_take(struct service_socket *s, const json_t *body,
+                                       struct error *err)
+{
+    const char *text = "", *id = NULL;
+    char *payload = NULL;
+    enum status rc = field_text(&text, body, "text", err);
+
+    if (rc == STATUS_OK && field_is_plain_text(json_object_get(body, "id")))
+        id = json_string_value(json_object_get(body, "id"));
+    if (rc == STATUS_OK)
+        rc = service_socket_payload(&payload, body, err);
+    if (rc == STATUS_OK)
+        rc = service_peer_said(&s->peer, id, text, payload, err);
+    free(payload);
+    return rc;
+}
+
+static void service_socket_message(struct websocket *w, void *state, const char *data, size_t len,
+                                   bool is_text)
+{
+    struct service_socket *s = state;
+    struct error err;
+    json_t *body;
+
+    if (fields_parse(&body, data, len, &err) != STATUS_OK) {
+        websocket_end(w, WEBSOCKET_NOT_UTF8, "a message must be a JSON object with a text");
+        return;
+    }
+    if (service_socket_take(s, body, &err) != STATUS_OK)
+        websocket_end(w,
+                      err.status == STATUS_INVALID       ? WEBSOCKET_POLICY
+                      : err.status == STATUS_UNAVAILABLE ? WEBSOCKET_GOING_AWAY
+                                                         : CLOSE_FULL,
+                      err.text);
+    json_decref(body);
+}
+
+/* --- messages out --- */
+
+static enum status append_with_breaks(struct buf *out, const char *text)
+{
+    enum status rc = STATUS_OK;
+
+    while (rc == STATUS_OK && *text != '\0') {
+        const size_t len = strcspn(text, "\n");
+
+        rc = buf_append(out, text, len);
+        text += len;
+        if (rc == STATUS_OK && *text == '\n') {
+            rc = buf_append_text(out, "<br />");
+            text++;
+        }
+    }
+    return rc;
+}
+
+static enum status service_message_write(struct buf *out, const struct service_message *m)
+{
+    struct json_writer w = json_writer_begin_spaced(out);
+    struct buf text;
+
+    buf_init(&text, 8 * SERVICE_UNTAKEN_MAX_BYTES);
+    json_writer_fail(&w, append_with_breaks(&text, m->text));
+    json_begin_object(&w, NULL);
+    json_write_string(&w, "text", text.data, text.len);
+    if (m->payload != NULL)
+        json_write_json(&w, "payload", m->payload, strlen(m->payload));
+    if (m->n_quick_replies == 0) {
+        json_write_null(&w, "quick_replies");
+    } else {
+        json_begin_array(&w, "quick_replies");
+        for (size_t i = 0; i < m->n_quick_replies; i++)
+            json_write_text(&w, NULL, m->quick_replies[i]);
+        json_end_array(&w);
+    }
+    json_end_object(&w);
+    buf_deinit(&text);
+    return json_writer_end(&w);
+}
+
+/* Returns how many bytes were sent; 0: the WebSocket has ended. */
+static size_t service_socket_send(struct websocket *w, const struct service_message *m)
+{
+    struct buf out;
+    size_t n = 0;
+
+    buf_init(&out, 16 * SERVICE_UNTAKEN_MAX_BYTES);
+    if (service_message_write(&out, m) != STATUS_OK)
+        websocket_end(w, WEBSOCKET_INTERNAL, "the server has no memory for a message");
+    else if (websocket_send(w, out.data, out.len, true) == STATUS_OK)
+        n = out.len;
+    buf_deinit(&out);
+    return n;
+}
+
+static void service_socket_write_ready(struct websocket *w, void *state)
+{
+    struct service_socket *s = state;
+    const struct service_message *m;
+    size_t n_sent = 0, n = 1;
+
+    while (n > 0 && n_sent < SERVICE_FLUSH_BYTES && (m = service_peer_next(&s->peer)) != NULL) {
+        n = service_socket_send(w, m);
+        if (n > 0)
+            service_peer_took(&s->peer);
+        n_sent += n;
+    }
+    if (n_sent >= SERVICE_FLUSH_BYTES)
+        websocket_notify(w);
+}
+
+static void service_socket_over(struct websocket *w, void *state)
+{
+    struct service_socket *s = state;
+
+    service_peer_close(&s->peer);
+    free(s);
+}
+
+static void service_socket_serve(struct exchange *x)
+{
+    static const struct websocket_handler handler = {
+        .max_message_bytes = SERVICE_MESSAGE_MAX_BYTES,
+        .on_message = service_socket_message,
+        .on_write_ready = service_socket_write_ready,
+        .on_close = service_socket_over,
+    };
+    struct server *server = exchange_server(x);
+    struct service_socket *s;
+    struct error err;
+
+    if (server->service->config.plan == NULL) {
+        (void)error_set(&err, STATUS_PRECONDITION,
+                        "there is no chat service: start parleyd with --service FILE.yaml");
+        exchange_fail(x, &err);
+        return;
+    }
+    s = try_alloc(1, sizeof(*s));
+    if (s == NULL) {
+        (void)error_no_memory(&err, sizeof(*s), "a person of the chat service");
+        exchange_fail(x, &err);
+        return;
+    }
+    service_peer_init(&s->peer, server->service, service_socket_notify, service_socket_end);
+    if ((s->socket = upgrade_to_websocket(x, &handler, s)) == NULL)
+        free(s);
+}
+
+static const struct route rows[] = {
+    {"/websocket", .methods = METHOD_GET, .serve = service_socket_serve, .api = &openai_api,
+     .access = ACCESS_OPEN, .is_for_users = true}, /* the plan may ask for a password */
+};
+const struct route_table api_service_socket_routes = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""The chat service at /websocket: people go from the menu by a form and a pool to a task and back, in ParlAI's own JSON; who waits too long, says
+nothing, loses the connection or breaks the rules is told so; what was said is in ParlAI's log; a wrong file is refused by its line.
+
+usage: test_service.py PARLEYD      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+import json
+import os
+import signal
+import sys
+import tempfile
+import urllib.request
+
+import children
+from test_rooms import BINARY, TEXT, Socket
+
+PLAN = """
+world_module: parley.worlds
+overworld: menu
+task_name: test
+max_workers: 1
+grace: 600
+log: {log}
+welcome: "Hello.\\nChoose."
+tasks:
+  pair:
+    onboard_world: form
+    ask:
+    - key: name
+      text: Who are you?
+    - {{key: side, text: Which side?, choices: [left, right], strict: true}}
+    onboard_closing: You are {{name}}.
+    task_world: relay
+    agents_required: 2
+    welcome: Speak, {{name}}.
+    eligible: {{side: left}}
+  bot: {{task_world: chat, welcome: "Here is a bot."}}
+  group: {{task_world: chat, agents_required: 2, policy: named, agent: Max, system: You are Max.}}
+  slow: {{task_world: relay, agents_required: 2, timeout: 2, notice: 1, backup_task: alone}}
+  alone: {{task_world: echo, welcome: You are alone., idle: 1}}
+  late: {{task_world: relay, agents_required: 2, timeout: 1}}
+"""
+MENU = ["pair", "bot", "group", "slow", "alone", "late"]
+
+
+class Person(Socket):
+    path, protocol = "/websocket", None
+
+    def __init__(self, parley, secret=None, **headers):
+        super().__init__(parley, **headers)
+        self.secret = secret
+
+    def say(self, text, **more):
+        self.send(text=text, **({"id": self.secret} if self.secret else {}), **more)
+
+    def told(self, *texts, quick_replies=None):
+        """The next messages have just these texts, and the last these quick replies."""
+        for i, text in enumerate(texts):
+            last = i == len(texts) - 1
+            said = self.read()
+            assert said == {"text": text, "quick_replies": quick_replies if last else None}, (said, text)
+
+    def menu(self):
+        self.told("Hello.<br />Choose.", quick_replies=MENU)
+
+    def choose(self, name):
+        self.say("hello")
+        self.menu()
+        self.say(name)
+
+    def ended(self, code, *words):
+        said = self.read()
+        assert isinstance(said, tuple) and said[0] == code and all(word in said[1] for word in words), said
+        self.close()
+
+
+def metric(parley, name):
+    with urllib.request.urlopen(f"http://{parley.http}/metrics", timeout=children.PATIENCE) as page:
+        return next(float(line.split()[1]) for line in page.read().decode().splitlines() if line.startswith(f"parley_service_{name} "))
+
+
+def onboard(person, name, side="left"):
+    person.choose("pair")
+    person.told("Who are you?")
+    person.say(name)
+    person.told("Which side?", quick_replies=["left", "right"])
+    person.say("upwards")
+    person.told("Please choose one of these answers.", quick_replies=["left", "right"])
+    person.say(side)
+    person.told(f"You are {name}.")
+
+
+def pair(parley):
+    """Two people from the form to a talk, a third of the wrong side waits; a lost connection, and the end."""
+    ann, bob, eve = Person(parley, "ann's long secret"), Person(parley), Person(parley)
+    onboard(ann, "Ann")
+    ann.say("hello?")
+    ann.told("Please wait while we pair you with another person. If you wish to exit, type *EXIT*.")
+    onboard(eve, "Eve", "right")
+    onboard(bob, "Bob")
+    ann.told("Speak, Ann.")
+    bob.told("Speak, Bob.")
+    ann.say("two\nlines")
+    bob.told("two<br />lines")
+    bob.say("a picture", payload={"type": "image", "data": "AAAA"})
+    assert ann.read() == {"text": "a picture", "payload": {"type": "image", "data": "AAAA"}, "quick_replies": None}
+    ann.close()
+    children.until("Ann is away", lambda: metric(parley, "away") == 1)
+    n_said = metric(parley, "said_total")
+    bob.say("still there?")
+    children.until("Bob is heard", lambda: metric(parley, "said_total") == n_said + 1)
+    ann = Person(parley, "ann's long secret")
+    ann.say("yes")
+    bob.told("yes")
+    ann.told("still there?")
+    again = Person(parley, "ann's long secret")  # in another window
+    again.say("here")
+    bob.told("here")
+    ann.ended(4001, "another connection")
+    again.say("bye [DONE]")
+    again.menu()
+    bob.told("The other agent has ended the chat.")
+    bob.menu()
+    eve.say("EXIT")
+    eve.menu()
+    for person in again, bob, eve:
+        person.close()
+
+
+def bots(parley):
+    """An agent answers one person; in a group it listens until it is named."""
+    ann = Person(parley)
+    ann.choose("bot")
+    ann.told("Here is a bot.")
+    ann.say("one two")
+    first = ann.read()["text"]
+    assert "one two" in first, first
+    ann.say("[RESET]")
+    ann.told("[History Cleared]")
+    ann.say("one two")
+    ann.told(first)
+    ann.say("[DONE]")
+    ann.menu()
+    ann.say("group")
+    bob = Person(parley)
+    bob.choose("group")
+    bob.say("tea?")
+    ann.told("Agent_1: tea?")
+    ann.say("Max, tea?")
+    bob.told("Agent_0: Max, tea?")
+    said = ann.read()["text"]
+    assert said.startswith("Max: ") and "Agent_1: tea?" in said and "Agent_0: Max, tea?" in said, said
+    bob.told(said)
+    bob.close()
+    ann.told("Agent_1 has left.")
+    ann.say("EXIT")
+    ann.menu()
+    ann.close()
+
+
+def times(parley):
+    """A pool's notice, time-out and backup task; a silent task; a time-out without a backup."""
+    ann, bob = Person(parley), Person(parley)
+    ann.choose("slow")
+    bob.choose("late")
+    ann.told("Pairing is taking longer than expected. If you wish to exit, type *EXIT*.", "You are alone.",
+             "Nobody has said anything for 1 seconds: this is over.")
+    ann.menu()
+    bob.told("Nobody was found to pair you with.")
+    bob.menu()
+    ann.close()
+    bob.close()
+
+
+def rules(parley):
+    """Whatever breaks the rules ends its own connection with a code and a sentence; nobody else notices."""
+    ann = Person(parley)
+    ann.choose("alone")
+    ann.told("You are alone.")
+    for kind, body, code, word in ((TEXT, b"{", 1007, "JSON"), (TEXT, b"[1]", 1007, "JSON"), (TEXT, b'"x"', 1007, "JSON"), (TEXT, b'{"text": 3}', 1008, "text"),
+                                   (TEXT, b'{"text": "a\\u0000b"}', 1008, "text"), (TEXT, b'{"payload": [1]}', 1008, "payload"),
+                                   (TEXT, b"\xff", 1007, ""), (BINARY, b"{}", 1003, ""), (TEXT, b"x" * (1 << 18) + b"x", 1009, "")):
+        eve = Person(parley)
+        eve.frame(kind, body)
+        eve.ended(code, word)
+    assert Person(parley, Origin="https://evil.example").status == 403
+    zipped = Person(parley, Sec_WebSocket_Extensions="permessage-deflate")
+    assert zipped.status == 101 and "sec-websocket-extensions" not in zipped.headers
+    zipped.send()  # no text at all: an empty one, which wakes the menu
+    zipped.menu()
+    zipped.raw.sendall((b"\x81\x90" + bytes(4) + b'{"text": "sing"}') * 40)  # at once, so that the machine's load changes nothing
+    seen = [zipped.read()["text"] for _ in range(40)]
+    assert seen[0] == "Please choose one of these." and "You write too fast: this message was not delivered." in seen, seen
+    zipped.close()
+    ann.close()
+
+
+def log_lines(path):
+    """What ParlAI's Conversations reads: a line a talk, whose dialog has groups of acts, and the metadata beside it."""
+    with open(path + ".metadata", encoding="utf-8") as file:
+        metadata = json.load(file)
+    assert metadata["version"] == "0.1" and metadata["self_chat"] is False and metadata["opt"] == {"task": "test"} and "Max" in metadata["speakers"], metadata
+    with open(path + ".jsonl", encoding="utf-8") as file:
+        talks = [json.loads(line) for line in file]
+    assert all(talk["metadata_path"] == path + ".metadata" and talk["context"] == [] for talk in talks)
+    return {talk["task"]: [[(act["id"], act["text"]) for act in group] for group in talk["dialog"]] for talk in talks}
+
+
+def stops(parley):
+    """Those who are there are told, then the connection ends."""
+    ann = Person(parley)
+    ann.say("hello")
+    ann.menu()
+    parley.process.send_signal(signal.SIGTERM)
+    seen = ann.read()
+    assert seen == (1001, "the server is stopping") or "offline" in seen["text"], seen
+    assert isinstance(seen, tuple) or ann.read() == (1001, "the server is stopping")
+    ann.close()
+    assert parley.process.wait(children.PATIENCE) == 0
+
+
+def refused(parleyd, folder):
+    """A start, and --check, with a wrong file, or without what the service needs."""
+    path = os.path.join(folder, "wrong.yaml")
+    good = PLAN.format(log=os.path.join(folder, "other.jsonl"))
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(good.replace("max_workers", "max_wokers"))
+    for flags in (), ("--check",):
+        done = children.run([parleyd, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--service", path, *flags], capture_output=True, text=True)
+        assert done.returncode == 1 and "wrong.yaml:5: " in done.stderr and "there is no key 'max_wokers', did you mean 'max_workers'?" in done.stderr, done
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(good + "principal: ann\n")
+    for http, word in ("off", "--http, which is off"), ("127.0.0.1:0", "there are no principals without --keys"):
+        done = children.run([parleyd, "--listen", "127.0.0.1:0", "--http", http, "--service", path], capture_output=True, text=True)
+        assert done.returncode == 1 and word in done.stderr, done
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(PLAN.format(log="/nowhere/x.jsonl"))
+    done = children.run([parleyd, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--service", path], capture_output=True, text=True)
+    assert done.returncode == 1 and "/nowhere/x.jsonl" in done.stderr, done
+    with children.Daemon(parleyd, "--http", "127.0.0.1:0") as parley:
+        assert Person(parley).status == 422
+
+
+def main():
+    parleyd = sys.argv[1]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "service.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(PLAN.format(log=os.path.join(folder, "talks.jsonl")))
+        with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--service", path) as parley:
+            for test in (pair, bots, times, rules, stops):
+                test(parley)
+                print(f"{test.__name__}: good", flush=True)
+        said = log_lines(os.path.join(folder, "talks"))
+        assert said["pair"] == [[("Ann", "two\nlines"), ("Bob", "a picture")], [("Bob", "still there?"), ("Ann", "yes")], [("Ann", "here")]], said
+        assert [name for group in said["group"] for name, _ in group] == ["Agent_1", "Agent_0", "Max"], said
+        refused(parleyd, folder)
+    print("service: passed")
+
+
+if __name__ == "__main__":
+    main()
