@@ -658,7 +658,7 @@ END_TEST
 /* The example changes nothing as it stands, and is accepted when each key is set. */
 START_TEST(test_example)
 {
-    char *example = written(document_example), yaml[8192];
+    char *example = written(document_example), yaml[16384];
     struct config c;
     struct error err;
     size_t len = 0;
