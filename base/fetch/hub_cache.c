@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,24 +11,12 @@
 
 #include "base/alloc.h"
 #include "base/fetch/hub_files.h"
+#include "base/fetch/hub_path.h"
 #include "base/fetch/model_name.h"
 
 enum { PATH_SIZE = 4096, FOLDERS_MAX_DEPTH = 8 };
 
 /* --- paths --- */
-
-static char *made(const char *format, ...) PRINTF_LIKE(1, 2);
-static char *made(const char *format, ...)
-{
-    char *out;
-    va_list args;
-    int n;
-
-    va_start(args, format);
-    n = vasprintf(&out, format, args);
-    va_end(args);
-    return n < 0 ? xstrdup("") : out; /* without memory: no file's path */
-}
 
 static const char *set_variable(const char *name)
 {
@@ -45,11 +32,11 @@ static char *cache_root(void)
     if ((value = set_variable("HF_HUB_CACHE")) != NULL)
         return xstrdup(value);
     if ((value = set_variable("HF_HOME")) != NULL)
-        return made("%s/hub", value);
+        return hub_path("%s/hub", value);
     if ((value = set_variable("XDG_CACHE_HOME")) != NULL)
-        return made("%s/huggingface/hub", value);
+        return hub_path("%s/huggingface/hub", value);
     if ((value = set_variable("HOME")) != NULL)
-        return made("%s/.cache/huggingface/hub", value);
+        return hub_path("%s/.cache/huggingface/hub", value);
     return NULL;
 }
 
@@ -60,7 +47,7 @@ enum status hub_cache_folder(char **out, const struct model_name *name, struct e
     if (root == NULL)
         return error_set(err, STATUS_PRECONDITION,
                          "the hub's cache has no place: set HF_HUB_CACHE to a folder");
-    *out = made("%s/models--%s--%s", root, name->owner, name->repo);
+    *out = hub_path("%s/models--%s--%s", root, name->owner, name->repo);
     free(root);
     return STATUS_OK;
 }
@@ -75,7 +62,7 @@ static bool is_commit(const char *text, size_t len)
 /* Reads refs/main. */
 static bool read_main(char out[HUB_COMMIT_CHARS + 1], const char *folder)
 {
-    char *path = made("%s/refs/main", folder), text[HUB_COMMIT_CHARS + 4] = "";
+    char *path = hub_path("%s/refs/main", folder), text[HUB_COMMIT_CHARS + 4] = "";
     FILE *file = fopen(path, "re");
     size_t n = file == NULL ? 0 : fread(text, 1, sizeof(text) - 1, file);
 
@@ -94,13 +81,13 @@ static bool read_main(char out[HUB_COMMIT_CHARS + 1], const char *folder)
 /* Adds the files below root, whose paths there begin with prefix; a link must lead to a file. */
 static void list_files(struct hub_files *f, const char *root, const char *prefix, int depth)
 {
-    char *folder = made("%s/%s", root, prefix);
+    char *folder = hub_path("%s/%s", root, prefix);
     DIR *dir = opendir(folder);
     const struct dirent *entry;
 
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
-        char *name = made("%s%s%s", prefix, prefix[0] == '\0' ? "" : "/", entry->d_name);
-        char *path = made("%s/%s", root, name);
+        char *name = hub_path("%s%s%s", prefix, prefix[0] == '\0' ? "" : "/", entry->d_name);
+        char *path = hub_path("%s/%s", root, name);
         struct stat st;
 
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
@@ -121,7 +108,7 @@ static void list_files(struct hub_files *f, const char *root, const char *prefix
 /* A folder's index names all files of the weights. */
 static enum status check_index(const struct hub_files *f, const char *snapshot, struct error *err)
 {
-    char *path = made("%s/model.safetensors.index.json", snapshot);
+    char *path = hub_path("%s/model.safetensors.index.json", snapshot);
     json_t *index = json_load_file(path, 0, NULL), *file;
     const char *tensor;
     enum status rc = STATUS_OK;
@@ -147,13 +134,13 @@ static enum status hub_cache_find_in(char **out, const char *folder, const char 
 
     if (!read_main(commit, folder))
         return error_set(err, STATUS_NOT_FOUND, "nothing of it is there");
-    snapshot = made("%s/snapshots/%s", folder, commit);
+    snapshot = hub_path("%s/snapshots/%s", folder, commit);
     list_files(&files, snapshot, "", 0);
     rc = hub_files_choose(&files, part, &file, err);
     if (rc == STATUS_OK && file[0] == '\0')
         rc = check_index(&files, snapshot, err);
     if (rc == STATUS_OK)
-        *out = file[0] == '\0' ? xstrdup(snapshot) : made("%s/%s", snapshot, file);
+        *out = file[0] == '\0' ? xstrdup(snapshot) : hub_path("%s/%s", snapshot, file);
     hub_files_deinit(&files);
     free(snapshot);
     return rc;
@@ -168,8 +155,9 @@ enum status hub_cache_find(char **out, const struct model_name *name, struct err
         return rc;
     rc = hub_cache_find_in(out, folder, name->part, err);
     if (rc != STATUS_OK)
-        (void)error_set(err, rc, "hf:%.40s/%.50s%s%.30s in the hub's cache: %s", name->owner,
-                        name->repo, name->part[0] == '\0' ? "" : ":", name->part, err->text);
+        (void)error_set(
+            err, rc, "hf:%.40s/%.50s%s%.30s in the hub's cache: %s; 'parley pull' fetches it",
+            name->owner, name->repo, name->part[0] == '\0' ? "" : ":", name->part, err->text);
     free(folder);
     return rc;
 }

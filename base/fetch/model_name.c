@@ -42,7 +42,8 @@ static bool is_model_part(const char *text)
 
 static enum status hub_parse(struct model_name *out, const char *text, struct error *err)
 {
-    const char *name = text + strlen(hub), *slash = strchr(name, '/'), *colon = strchr(name, ':');
+    const char *name = begins(text, hub) ? text + strlen(hub) : "";
+    const char *slash = strchr(name, '/'), *colon = strchr(name, ':');
     const char *end = colon != NULL ? colon : name + strlen(name);
 
     /* The hub allows neither, and its cache joins owner and repository by "--". */

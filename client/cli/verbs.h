@@ -14,6 +14,7 @@ enum exit_code cluster_run(const struct verb *verb, int argc, char **argv);
 enum exit_code conversations_run(const struct verb *verb, int argc, char **argv);
 enum exit_code drain_run(const struct verb *verb, int argc, char **argv);
 enum exit_code keys_run(const struct verb *verb, int argc, char **argv);
+enum exit_code pull_verb_run(const struct verb *verb, int argc, char **argv);
 enum exit_code rerun_run(const struct verb *verb, int argc, char **argv);
 enum exit_code verify_run(const struct verb *verb, int argc, char **argv);
 enum exit_code status_run(const struct verb *verb, int argc, char **argv);

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Models by name: files and folders alone, Ollama's store and the Hugging Face cache, read in place.
+"""Models by name: files and folders alone, Ollama's store and the Hugging Face cache, read in place; and the hub, of which there
+is one here (hub.py), with huggingface_hub as the other program that reads and writes the cache.
 
 usage: test_names.py PARLEYD WRITE_TINY_MODEL PARLEY
 """
+import fcntl
 import hashlib
 import http.client
 import json
@@ -13,10 +15,11 @@ import signal
 import sys
 import tempfile
 
+import huggingface_hub
+
 import children
 from children import PATIENCE
-
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
+from hub import COMMIT, File, Hub
 
 
 def ask(daemon, method, path, body=None, **headers):
@@ -99,8 +102,151 @@ def read_in_place(parleyd, tiny, folder):
     shutil.rmtree(cache)
 
 
+def pull(parley, *arguments, code=0, says="", **environment):
+    """What it prints; says is in its errors."""
+    result = children.run([parley, "pull", *arguments], capture_output=True, text=True, env={**os.environ, **environment})
+    assert result.returncode == code and says in result.stderr, (arguments, result.returncode, result.stderr)
+    return result.stdout
+
+
+def is_whole(cache, repository, files):
+    """huggingface_hub reads what the cache has, and has nothing to complain of."""
+    for name, data in files.items():
+        path = huggingface_hub.hf_hub_download(repository, name, cache_dir=cache, local_files_only=True)
+        assert pathlib.Path(path).read_bytes() == data and huggingface_hub.try_to_load_from_cache(repository, name, cache_dir=cache) == path
+    info = huggingface_hub.scan_cache_dir(cache)
+    assert not info.warnings, info.warnings
+    found = next(repo for repo in info.repos if repo.repo_id == repository)
+    assert {file.file_name for revision in found.revisions for file in revision.files} >= {pathlib.Path(name).name for name in files}
+    leftovers = [path for path in cache.rglob("*") if path.suffix in (".parley", ".new")]
+    assert not leftovers, leftovers
+
+
+def fetches(parley, parleyd, tiny, cache):
+    """A file, a split model, a folder: each whole, named as the hub's programs name it, and fetched once; both ways."""
+    data, large = tiny.read_bytes(), os.urandom(4_500_000)
+    one, split = {"m-Q8_0.gguf": large, "m-Q4_K_M.gguf": data}, {f"Q8 0%/x-0000{i}-of-00002.gguf": large[i:] for i in (1, 2)}
+    folder = {"config.json": b"{}", "tokenizer.json": b"[1]", "empty.json": b"", "model.safetensors": large}
+    with Hub({"o/one-GGUF": one, "o/split": split, "o/folder": {**folder, "README.md": b"", "x.bin": large}, "o/python": one}, token="hf_secret") as hub:
+        os.environ.update(HF_ENDPOINT=hub.url + "/", HF_HUB_CACHE=str(cache))
+        pull(parley, "hf:o/one-GGUF", code=1, says="HTTP 401: the repository is private or does not exist; set HF_TOKEN")
+        os.environ["HF_TOKEN"] = "hf_secret"
+        path = pull(parley, "hf:o/one-GGUF").strip()
+        assert path == str(cache / "models--o--one-GGUF/snapshots" / COMMIT / "m-Q4_K_M.gguf") and pathlib.Path(path).read_bytes() == data
+        told = json.loads(pull(parley, "hf:o/one-GGUF:q8_0", "--json"))
+        assert told["bytes"] == len(large) and told["path"].endswith("m-Q8_0.gguf") and told["name"] == "hf:o/one-GGUF:q8_0"
+        assert pull(parley, "hf:o/split", "hf:o/folder").splitlines()[1] == str(cache / "models--o--folder/snapshots" / COMMIT)
+        for repository, files in (("o/one-GGUF", one), ("o/split", split), ("o/folder", folder)):
+            is_whole(cache, repository, files)
+        assert all(token is None for where, _, _, _, token in hub.seen if where == "store")
+        assert any(where == "store" and asked for where, _, _, asked, _ in hub.seen)
+        n = hub.bytes_sent
+        pull(parley, "hf:o/one-GGUF", "hf:o/folder")
+        for name in one:
+            huggingface_hub.hf_hub_download("o/one-GGUF", name, cache_dir=cache, endpoint=hub.url, token="hf_secret")
+            huggingface_hub.hf_hub_download("o/python", name, cache_dir=cache, endpoint=hub.url, token="hf_secret")
+        assert hub.bytes_sent == n + sum(map(len, one.values())), "what is there was fetched again"
+        n = hub.bytes_sent
+        assert pathlib.Path(pull(parley, "hf:o/python").strip()).read_bytes() == data and hub.bytes_sent == n
+        hub.commits["o/one-GGUF"] = "f" * 40  # a new commit, in which one file is new
+        hub.repositories["o/one-GGUF"]["m-Q4_K_M.gguf"] = File(data + b"more")
+        assert ("f" * 40) in pull(parley, "hf:o/one-GGUF") and hub.bytes_sent == n + len(data) + 4
+        assert pathlib.Path(path).read_bytes() == data  # the older snapshot is as it was
+        with children.Daemon(parleyd, "hf:o/python", "--http", "127.0.0.1:0") as daemon:
+            assert daemon.ready["models"] == "python,echo" and reply(daemon, "python")
+
+
+def resumes(parley, cache):
+    """A download that is killed at ten places, or interrupted, goes on; nothing that was kept is asked for again."""
+    data = os.urandom(22_000_000)
+    os.environ.pop("HF_TOKEN")
+    with Hub({"o/big": {"a.gguf": data}}) as hub:
+        os.environ["HF_ENDPOINT"] = hub.url
+        kept, partial = 0, cache / "models--o--big/blobs" / f"{File(data).sha256}.parley"
+        for i in range(1, 11):
+            gate = hub.bytes_sent + 2_000_000
+            hub.open(gate)
+            process = children.start([parley, "pull", "hf:o/big"], stdout=children.subprocess.DEVNULL, stderr=children.subprocess.PIPE, text=True)
+            children.until("the gate", lambda gate=gate: hub.bytes_sent == gate, process)
+            if i == 10:
+                children.until("what was sent is kept", lambda: partial.read_bytes()[len(data):].count(1) > kept, process)
+            process.send_signal(signal.SIGINT if i == 5 else signal.SIGKILL)
+            said = process.communicate()[1]
+            assert process.returncode != 0 and ("hf:o/big: interrupted; the next pull goes on from there" in said) == (i == 5), said
+            marks = partial.read_bytes()[len(data):]
+            assert marks.count(1) >= kept and not (cache / "models--o--big/refs").exists()
+            kept = marks.count(1)
+        assert kept > 10
+        n = hub.bytes_sent
+        hub.open()
+        path = pull(parley, "hf:o/big", says="going on at ").strip()
+        assert pathlib.Path(path).read_bytes() == data and hub.bytes_sent - n <= len(data) - (kept - 1) * (256 << 10)
+        is_whole(cache, "o/big", {"a.gguf": data})
+        shutil.rmtree(cache / "models--o--big")
+        hub.open(hub.bytes_sent + 3_000_000)  # two at once: one fetches, the other waits for it
+        n = hub.bytes_sent
+        both = [children.start([parley, "pull", "hf:o/big"], stdout=children.subprocess.DEVNULL, stderr=children.subprocess.PIPE, text=True)
+                for _ in range(2)]
+        children.until("one to fetch", lambda: hub.bytes_sent == n + 3_000_000, *both)
+        hub.open()
+        said = [process.communicate()[1] for process in both]
+        assert [process.returncode for process in both] == [0, 0], said
+        assert hub.bytes_sent - n == len(data)
+
+
+def fails(parley, cache):
+    """What the hub and the network do wrong is mended by another try, or said."""
+    data = os.urandom(4_500_000)
+    with Hub({"o/r": {"a.gguf": data}, "o/s": {"a.gguf": b"small"}, "o/none": {"x.bin": b""}, "o/evil": {"../a.gguf": b"", "/b.gguf": b""}}) as hub:
+        os.environ["HF_ENDPOINT"] = hub.url
+        pull(parley, "hf:o/x", code=1, says="hf:o/x: HTTP 404: there is no such repository")
+        pull(parley, "hf:o/r:Q4_0", code=1, says="there is no Q4_0; there are: a.gguf")
+        pull(parley, "hf:o/none", code=1, says="there is neither a GGUF file nor config.json")
+        pull(parley, "hf:o/evil", code=1, says="there is neither a GGUF file")
+        pull(parley, "o/r", code=2, says="is no name of the hub")
+        pull(parley, "ollama:m:1b", code=2, says="'ollama pull m:1b' fetches it")
+        pull(parley, "hf:o/r", "--connections", "17", code=2, says="--connections is 1 to 16")
+        hub.fail("list", (403, {"X-Error-Code": "GatedRepo"}))
+        pull(parley, "hf:o/r", code=1, says="accept its conditions")
+        hub.fail("list", (429, {"Retry-After": "3600"}))
+        pull(parley, "hf:o/r", code=1, says="HTTP 429: too many requests; come back in 3600 s")
+        hub.fail("list", 503)
+        hub.fail("store", (300_000, "cut"), 500, (700_000, "cut"), (429, {"Retry-After": "1"}))
+        assert pathlib.Path(pull(parley, "hf:o/r", "--connections", "1").strip()).read_bytes() == data
+        shutil.rmtree(cache / "models--o--r")
+        hub.repositories["o/r"]["a.gguf"].data = data[:-1] + bytes([data[-1] ^ 1])
+        pull(parley, "hf:o/r", code=1, says="hf:o/r: a.gguf: its sha256 is ")
+        assert not list((cache / "models--o--r/blobs").iterdir())
+        hub.repositories["o/r"]["a.gguf"].data = data[:-70_000]
+        pull(parley, "hf:o/r", code=1)  # the list promised more
+        hub.repositories["o/r"]["a.gguf"].data = data
+        hub.has_ranges = False
+        pull(parley, "hf:o/r", code=1, says="the server sends no parts of files")
+        pull(parley, "hf:o/s")
+        hub.has_ranges = True
+        pull(parley, "hf:o/r")
+        lock = cache / ".locks/models--o--r" / f"{File(data).sha256}.lock"
+        shutil.rmtree(cache / "models--o--r")
+        with open(lock, "w", encoding="utf-8") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)  # as huggingface_hub does while it fetches
+            process = children.start([parley, "pull", "hf:o/r"], stdout=children.subprocess.PIPE, stderr=children.subprocess.PIPE, text=True)
+            assert "another program fetches a.gguf; waiting" in process.stderr.readline()
+        assert process.communicate()[0] and process.returncode == 0
+        hub.repositories["o/huge"], hub.commits["o/huge"] = {"a.gguf": File(b"")}, COMMIT
+        hub.repositories["o/huge"]["a.gguf"].size = 1 << 42
+        pull(parley, "hf:o/huge", code=1, says="MB are missing of the file, and the disk of ")
+        assert not list((cache / "models--o--huge/blobs").iterdir())
+        pull(parley, "hf:o/r", code=1, says="HF_HUB_OFFLINE is set", HF_HUB_OFFLINE="1")
+        pull(parley, "hf:o/r", code=1, says="HF_ENDPOINT is to be http(s)://HOST", HF_ENDPOINT="ftp://x")
+        pull(parley, "hf:o/r", code=1, says="HF_TOKEN has characters", HF_TOKEN="a\nb")
+        hub.fail("list", (200, {}))
+        pull(parley, "hf:o/r", code=1, says="hf:o/r: the answer is no list of a repository; does HF_ENDPOINT name a hub?")
+        pull(parley, "hf:o/r", code=1, says="cannot make the folder", HF_HUB_CACHE="/proc/nowhere")
+    pull(parley, "hf:o/r", code=1, says=f"hf:o/r: {hub.url} does not answer: ")
+
+
 def main():
-    parleyd, write_tiny_model = sys.argv[1:3]
+    parleyd, write_tiny_model, parley = sys.argv[1:4]
     for variable in ("HF_HUB_CACHE", "HF_HOME", "HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "OLLAMA_MODELS"):
         os.environ.pop(variable, None)
     with tempfile.TemporaryDirectory() as root:
@@ -110,6 +256,9 @@ def main():
         children.run([write_tiny_model, tiny], check=True)
         (root / "place").mkdir()
         read_in_place(parleyd, tiny, root / "place")
+        fetches(parley, parleyd, tiny, root / "hub")
+        resumes(parley, root / "hub")
+        fails(parley, root / "hub")
 
 
 if __name__ == "__main__":

@@ -101,7 +101,8 @@ START_TEST(the_cache_of_the_hub_is_read)
     begin();
     for (size_t i = 0; i < 4; i++) {
         set(caches[i][0], values[i]);
-        finds("hf:o/r", NULL, "hf:o/r in the hub's cache: nothing of it is there");
+        finds("hf:o/r", NULL,
+              "hf:o/r in the hub's cache: nothing of it is there; 'parley pull' fetches it");
         (void)snprintf(name, sizeof(name), "%s/models--o--r/refs/main", caches[i][1]);
         put(name, i == 1 ? COMMIT "\n" : COMMIT);
         (void)snprintf(path, sizeof(path), "%s/models--o--r/snapshots/" COMMIT "/a/m-Q8_0.gguf",

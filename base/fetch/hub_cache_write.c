@@ -1,0 +1,115 @@
+#include "base/fetch/hub_cache_write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/fetch/hub_path.h"
+
+enum status hub_cache_make_folders(const char *path, struct error *err)
+{
+    char *folder = xstrdup(path);
+    enum status rc = STATUS_OK;
+
+    for (char *slash = folder + 1; rc == STATUS_OK && (slash = strchr(slash, '/')) != NULL;
+         *slash++ = '/') {
+        *slash = '\0';
+        if (mkdir(folder, 0777) != 0 && errno != EEXIST) /* the umask decides, as for others */
+            rc = error_set(err, STATUS_DENIED, "cannot make the folder %.120s: %s", folder,
+                           strerror(errno));
+    }
+    free(folder);
+    return rc;
+}
+
+/* The lock's path: beside the repository's folder, in .locks. */
+static char *lock_path(const char *folder, const char *etag)
+{
+    const char *slash = strrchr(folder, '/');
+
+    return hub_path("%.*s/.locks/%s/%s.lock", (int)(slash - folder), folder, slash + 1, etag);
+}
+
+enum status hub_cache_lock(int *ret_fd, const char *folder, const char *etag, struct error *err)
+{
+    char *path = lock_path(folder, etag);
+    int fd = -1;
+
+    if (hub_cache_make_folders(path, err) == STATUS_OK) {
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0)
+            (void)error_set(err, STATUS_DENIED, "%.150s: %s", path, strerror(errno));
+        else if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+            (void)error_set(err, STATUS_EXISTS, "another program fetches it (%.150s)", path);
+        else
+            *err = (struct error){0};
+    }
+    free(path);
+    if (err->status != STATUS_OK && fd >= 0)
+        (void)close(fd);
+    *ret_fd = fd;
+    return err->status;
+}
+
+char *hub_cache_blob(const char *folder, const char *etag, const char *suffix)
+{
+    return hub_path("%s/blobs/%s%s", folder, etag, suffix);
+}
+
+bool hub_cache_has_blob(const char *folder, const char *etag)
+{
+    char *path = hub_cache_blob(folder, etag, "");
+    bool is_there = access(path, R_OK) == 0;
+
+    free(path);
+    return is_there;
+}
+
+enum status hub_cache_link(const char *folder, const char *commit, const char *file,
+                           const char *etag, struct error *err)
+{
+    char *link = hub_path("%s/snapshots/%s/%s", folder, commit, file),
+         *fresh = hub_path("%s.new", link);
+    char *target = hub_path("../../blobs/%s", etag), *deeper;
+
+    for (const char *at = file; *at != '\0'; at++) {
+        if (*at != '/')
+            continue;
+        deeper = hub_path("../%s", target);
+        free(target);
+        target = deeper;
+    }
+    if (hub_cache_make_folders(link, err) == STATUS_OK) {
+        *err = (struct error){0};
+        (void)unlink(fresh);
+        if (symlink(target, fresh) != 0 || rename(fresh, link) != 0)
+            (void)error_set(err, STATUS_DENIED, "cannot link %.150s: %s", link, strerror(errno));
+    }
+    free(target);
+    free(fresh);
+    free(link);
+    return err->status;
+}
+
+enum status hub_cache_set_main(const char *folder, const char *commit, struct error *err)
+{
+    char *path = hub_path("%s/refs/main", folder), *fresh = hub_path("%s.new", path);
+    FILE *file;
+
+    if (hub_cache_make_folders(path, err) == STATUS_OK) {
+        *err = (struct error){0};
+        file = fopen(fresh, "we");
+        if (file == NULL || fputs(commit, file) < 0 || fclose(file) != 0 ||
+            rename(fresh, path) != 0)
+            (void)error_set(err, STATUS_DENIED, "cannot write %.150s: %s", path, strerror(errno));
+    }
+    free(fresh);
+    free(path);
+    return err->status;
+}
