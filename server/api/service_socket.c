@@ -1,9 +1,9 @@
 /* GET /websocket: the chat service over a WebSocket, in the messages of ParlAI's own: a client
  * sends
  * {"text", "payload"}, and gets {"text", "quick_replies"}, with "payload" where somebody sent one.
- * As there, a line break in a text becomes <br />, and other members are ignored, but for "id":
- * ParlAI's terminal client sends a random one that its server ignores. Here it is the secret by
- * which a person comes back after a lost connection. */
+ * As there, other members are ignored, but for "id": ParlAI's terminal client sends a random one
+ * that its server ignores. Here it is the secret by which a person comes back after a lost
+ * connection. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,32 +99,12 @@ static void service_socket_message(struct websocket *w, void *state, const char 
 
 /* --- messages out --- */
 
-static enum status append_with_breaks(struct buf *out, const char *text)
-{
-    enum status rc = STATUS_OK;
-
-    while (rc == STATUS_OK && *text != '\0') {
-        const size_t len = strcspn(text, "\n");
-
-        rc = buf_append(out, text, len);
-        text += len;
-        if (rc == STATUS_OK && *text == '\n') {
-            rc = buf_append_text(out, "<br />");
-            text++;
-        }
-    }
-    return rc;
-}
-
 static enum status service_message_write(struct buf *out, const struct service_message *m)
 {
     struct json_writer w = json_writer_begin_spaced(out);
-    struct buf text;
 
-    buf_init(&text, 8 * SERVICE_UNTAKEN_MAX_BYTES);
-    json_writer_fail(&w, append_with_breaks(&text, m->text));
     json_begin_object(&w, NULL);
-    json_write_string(&w, "text", text.data, text.len);
+    json_write_text(&w, "text", m->text);
     if (m->payload != NULL)
         json_write_json(&w, "payload", m->payload, strlen(m->payload));
     if (m->n_quick_replies == 0) {
@@ -136,7 +116,6 @@ static enum status service_message_write(struct buf *out, const struct service_m
         json_end_array(&w);
     }
     json_end_object(&w);
-    buf_deinit(&text);
     return json_writer_end(&w);
 }
 

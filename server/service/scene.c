@@ -96,6 +96,14 @@ void scene_offer(struct scene *s, struct service_user *u, const char *text,
         service_user_tell(u, text, NULL, quick_replies, n);
 }
 
+void scene_show(struct scene *s, struct service_user *u, const char *text, const char *payload)
+{
+    if (text != NULL)
+        service_user_tell(u, text, NULL, NULL, 0);
+    if (payload != NULL)
+        service_user_tell(u, "", payload, NULL, 0);
+}
+
 const char *scene_name(const struct scene *s, const struct service_user *u)
 {
     if (u != NULL)
@@ -119,6 +127,7 @@ static bool scene_has_names(const struct scene *s)
 void scene_relay(struct scene *s, const struct service_user *from, const char *text,
                  const char *payload)
 {
+    const char *said = text;
     struct buf named;
 
     scene_log(s, from, text);
@@ -127,7 +136,7 @@ void scene_relay(struct scene *s, const struct service_user *from, const char *t
         text = named.data; /* without memory it goes without the name */
     for (size_t i = 0; i < s->n_people; i++)
         if (s->people[i] != from)
-            service_user_tell(s->people[i], text, payload, NULL, 0);
+            scene_show(s, s->people[i], said[0] != '\0' || payload == NULL ? text : NULL, payload);
     buf_deinit(&named);
 }
 

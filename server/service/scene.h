@@ -33,6 +33,9 @@ void scene_tell(struct scene *s, struct service_user *u, const char *text);
 /* The same with quick replies, without replacing anything. */
 void scene_offer(struct scene *s, struct service_user *u, const char *text,
                  const char *const *quick_replies, size_t n);
+/* Tells a text (NULL: none), and then the payload (NULL: none) as a message of its own, as ParlAI
+ * does, which leaves the text out. */
+void scene_show(struct scene *s, struct service_user *u, const char *text, const char *payload);
 /* Hands on what somebody says, by its name if the plan wants names; from NULL: the agent's. The one
  * who says it is not told. */
 void scene_relay(struct scene *s, const struct service_user *from, const char *text,

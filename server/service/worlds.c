@@ -146,7 +146,7 @@ static void echo_said(struct scene *s, struct service_user *u, const char *text,
     if (is_end_word(text))
         scene_end(s);
     else
-        scene_offer(s, u, text, NULL, 0);
+        scene_show(s, u, text[0] != '\0' || payload == NULL ? text : NULL, payload);
 }
 
 static void relay_close(struct scene *s, const struct service_user *by)

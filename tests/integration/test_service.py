@@ -60,7 +60,7 @@ class Person(Socket):
             assert said == {"text": text, "quick_replies": quick_replies if last else None}, (said, text)
 
     def menu(self):
-        self.told("Hello.<br />Choose.", quick_replies=MENU)
+        self.told("Hello.\nChoose.", quick_replies=MENU)
 
     def choose(self, name):
         self.say("hello")
@@ -100,9 +100,10 @@ def pair(parley):
     ann.told("Speak, Ann.")
     bob.told("Speak, Bob.")
     ann.say("two\nlines")
-    bob.told("two<br />lines")
+    bob.told("two\nlines")
     bob.say("a picture", payload={"type": "image", "data": "AAAA"})
-    assert ann.read() == {"text": "a picture", "payload": {"type": "image", "data": "AAAA"}, "quick_replies": None}
+    ann.told("a picture")
+    assert ann.read() == {"text": "", "payload": {"type": "image", "data": "AAAA"}, "quick_replies": None}
     ann.close()
     children.until("Ann is away", lambda: metric(parley, "away") == 1)
     n_said = metric(parley, "said_total")
@@ -176,6 +177,8 @@ def rules(parley):
     ann = Person(parley)
     ann.choose("alone")
     ann.told("You are alone.")
+    ann.say("", payload={"type": "image", "data": "AAAA"})
+    assert ann.read() == {"text": "", "payload": {"type": "image", "data": "AAAA"}, "quick_replies": None}
     for kind, body, code, word in ((TEXT, b"{", 1007, "JSON"), (TEXT, b"[1]", 1007, "JSON"), (TEXT, b'"x"', 1007, "JSON"), (TEXT, b'{"text": 3}', 1008, "text"),
                                    (TEXT, b'{"text": "a\\u0000b"}', 1008, "text"), (TEXT, b'{"payload": [1]}', 1008, "payload"),
                                    (TEXT, b"\xff", 1007, ""), (BINARY, b"{}", 1003, ""), (TEXT, b"x" * (1 << 18) + b"x", 1009, "")):
