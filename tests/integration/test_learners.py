@@ -259,7 +259,7 @@ def test_seq2seq(folder):
     assert path.read_bytes() == (folder / "again.gguf").read_bytes()
     reports = {
         parley("eval", "-t", held_out, "-mf", path, "-tr", 32, "--json", *ways).stdout
-        for ways in ([], ["-bs", 7], ["-bs", 4, "-dynb", "full"], ["-bs", 5, "-dynb", "batchsort"], ["-bs", 3, "--backend", "ref"])
+        for ways in ([], ["-bs", 7], ["-bs", 4, "-nt", 2], ["-bs", 4, "-dynb", "full"], ["-bs", 5, "-dynb", "batchsort"], ["-bs", 3, "--backend", "ref"])
     }
     assert len(reports) == 1, reports
     report = json.loads(reports.pop())
@@ -267,6 +267,8 @@ def test_seq2seq(folder):
     for kind in ("none", "batchsort"):
         said = lines(parley("train", *more[:-1], "-eps", 1, "-dynb", kind, "-mf", folder / "other.gguf", "--json"))[-1]
         assert said["examples"] == 1500 and said["batches"] >= 1500 / 4, said
+    said = lines(parley("train", *more[:-1], "-eps", 1, "-nt", 2, "-im", path, "-mf", folder / "other.gguf", "-et", held_out, "-veps", 1, "-vmt", "ppl", "--json"))
+    assert said[-1]["examples"] == 1500 and said[-1]["best"] < 1.5, said  # two threads go on with what one has learned
     went_on = lines(parley("train", *more, "-eps", 1, "-im", path, "-mf", folder / "other.gguf", "-et", held_out, "-veps", 1, "-vmt", "loss"))
     assert went_on[0]["valid"]["loss"] < 0.3, went_on
     said = parley("interactive", "--model", path, input="w5 w6\n").stdout
@@ -274,7 +276,7 @@ def test_seq2seq(folder):
     assert parley("self-chat", "--model", path, "--opening", "w5 w6", "--turns", 1).stdout == f"A: w5 w6\nB: {said.split(': ')[1]}"
     with Parleyd(PARLEYD, "--model", f"pair={path}", "--http", "127.0.0.1:0") as client:
         serve_seq2seq(client, path)
-    for words, says in [(["-nt", 2], "--threads"), (["-lr", 0], "learning_rate"), (["-hs", 0], "hidden_size"), (["--backend", "cuda"], "cuda")]:
+    for words, says in [(["-lr", 0], "learning_rate"), (["-hs", 0], "hidden_size"), (["--backend", "cuda"], "cuda")]:
         assert says in parley("train", *more, *words, "-mf", folder / "other.gguf", status=1).stderr, words
     damaged = folder / "damaged.gguf"
     damaged.write_bytes(path.read_bytes().replace(b"writer.in.bias", b"writer.in.boas"))

@@ -212,7 +212,7 @@ class Acts:
         self.log = open(os.path.join(self.folder, "acts.log"), "w+", encoding="utf-8")
         env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
         self.process = children.start([sys.executable, ACTS_WORKER, self.client.address, self.dies], env=env, stdout=self.log)
-        wanted = {"acts", "few", "single", "judged", "plainly"}
+        wanted = {"acts", "few", "single", "pupil", "judged", "plainly"}
         children.until("they are attached", lambda: wanted <= {m.name for m in self.client.models.List(harness.models.ModelsListRequest()).models
                                                                if m.state == harness.models.MODEL_STATE_READY}, self.process)
 
@@ -264,7 +264,40 @@ def test_acts(client, folder):
     single, _, _ = acts_eval(acts, "-t", "attached:plainly", "-m", "attached:single", "-bs", 2)
     assert (single["exs"], single["recall"]) == (3, 0.5) and "kept" not in single, single
     acts_attacked(acts, folder)
+    acts_learn(acts, folder)
     acts.stop()
+
+
+def acts_learn(acts, folder):
+    """An agent of one's own learns in its own batch_act; validations see no labels, the best one has it saved, and end the training."""
+    for name, n in ("lessons", 9), ("exam", 12):  # three questions of the exam were in no lesson
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.writelines(f"text:q{i}\tlabels:a{i}\tepisode_done:True\n" for i in range(n))
+    mine, saved = ["-m", "attached:pupil"], os.path.join(folder, "pupil.json")
+    lessons, exam = f"parlai:{folder}/lessons", f"parlai:{folder}/exam"
+    flags = ["-t", lessons, "-et", exam, *mine, "-dt", "train:ordered", "-veps", 1, "-vmt", "accuracy", "--json"]
+
+    def train(*more, code=0):
+        acts.forget()
+        done = said(acts.client, "train", *flags, *more, code=code)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    *valid, end = train("-bs", 4, "-mf", saved, "-eps", 9, "-vp", 2)
+    assert acts.told("lesson")[:6] == [[4, 4], [4, 4], [1, 1], [4, 0], [4, 0], [4, 0]], acts.told("lesson")
+    assert [v["valid"]["accuracy"] for v in valid] == [0.75] * 3 and acts.told("saved") == [[saved, 9]], (valid, acts.told("saved"))
+    assert (end["ended_by"], end["examples"], end["best"], end["batches"]) == ("patience", 27, 0.75, 9), end
+    assert end["tpb"] == 6 and end["exps"] > 0 and end["ups"] > 0, end
+    with open(saved, encoding="utf-8") as file:
+        assert json.load(file) == {f"q{i}": f"a{i}" for i in range(9)}
+    *valid, end = train("-bs", 2, "-nt", 2, "-eps", 9, "-vcut", 0.7)
+    assert end["ended_by"] == "cutoff" and acts.told("saved") == [["", 9]], (end, acts.told("saved"))
+    with open(saved, "w", encoding="utf-8") as file:
+        json.dump({"q11": "a11"}, file)
+    *valid, end = train("-im", saved, "-eps", 1, "-dynb", "full", "-tr", 8, "-bs", 4)
+    assert round(12 * valid[0]["valid"]["accuracy"], 6) == 10 and valid[0]["valid"]["known"] == 10, valid
+    for agent, why in ("attached:echo", "takes texts alone"), ("attached:nobody", "nobody"):
+        assert why in said(acts.client, "train", "-t", lessons, "-m", agent, "-eps", 1, code=1).stderr
+    assert not os.path.exists(".checkpoint") and not os.path.exists(saved + ".checkpoint")
 
 
 def acts_attacked(acts, folder):

@@ -3,6 +3,7 @@
 #include "worlds/learners/seq2seq.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ struct seq2seq_participant {
     struct seq2seq *model;
     struct seq2seq_participant_config config;
     bool is_paused;
+    pthread_mutex_t lock; /* held while a batch uses the model */
 };
 
 struct seq2seq_participant_clone {
@@ -43,18 +45,8 @@ void seq2seq_participant_config_init(struct seq2seq_participant_config *c)
 static void seq2seq_participant_close(struct participant *p)
 {
     seq2seq_close(seq2seq_participant_of(p)->model);
+    (void)pthread_mutex_destroy(&seq2seq_participant_of(p)->lock);
     free(seq2seq_participant_of(p));
-}
-
-static enum status seq2seq_participant_share(struct participant **out, struct participant *p,
-                                             uint32_t thread, struct error *err)
-{
-    if (thread > 0)
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "a seq2seq agent runs on one thread: use --numthreads 1, with --threads "
-                         "threads for each step");
-    *out = participant_ref(p);
-    return STATUS_OK;
 }
 
 static enum status seq2seq_participant_encode(const void *self, const char *text, size_t len,
@@ -78,6 +70,7 @@ enum status seq2seq_participant_open(struct participant **out, struct seq2seq *s
     enum status rc = STATUS_OK;
 
     participant_init(&p->base, &seq2seq_participant);
+    (void)pthread_mutex_init(&p->lock, NULL); /* cannot fail with default attributes */
     p->model = s;
     p->config = *config;
     p->config.listener.history.coder = (struct coder){
@@ -328,7 +321,9 @@ static void seq2seq_participant_batch_act(struct participant *p, struct particip
     struct error err;
 
     if (b.uses != NULL && b.packed != NULL && b.from != NULL) {
+        (void)pthread_mutex_lock(&b.of->lock); /* cannot fail: it is not destroyed while in use */
         seq2seq_batch_run(&b);
+        (void)pthread_mutex_unlock(&b.of->lock);
     } else {
         (void)error_no_memory(&err, n * sizeof(struct seq2seq_row), "a batch");
         for (size_t i = 0; i < n; i++)
@@ -358,7 +353,6 @@ static const struct participant_type seq2seq_participant = {
     .name = "seq2seq",
     .clone_size = sizeof(struct seq2seq_participant_clone),
     .close = seq2seq_participant_close,
-    .share = seq2seq_participant_share,
     .clone_init = seq2seq_participant_clone_init,
     .clone_deinit = seq2seq_participant_clone_deinit,
     .reset = seq2seq_participant_reset,

@@ -24,9 +24,9 @@ struct seq2seq_participant_config {
 /* Sets the defaults: rate 0.003, replies of at most 128 words; it does not learn. */
 void seq2seq_participant_config_init(struct seq2seq_participant_config *c);
 
-/* Takes s, also on failure. STATUS_INVALID names the number that is out of bounds. Only a world of
- * one thread can use the participant, since a pass uses the backend's threads: for further threads
- * its share is UNIMPLEMENTED. */
+/* Takes s, also on failure. STATUS_INVALID names the number that is out of bounds. In a world of
+ * several threads one batch at a time uses the model, since a pass uses the backend's threads; the
+ * others prepare theirs. */
 enum status seq2seq_participant_open(struct participant **out, struct seq2seq *s,
                                      const struct seq2seq_participant_config *config,
                                      struct error *err) MUST_CHECK;

@@ -534,3 +534,22 @@ enum status attached_acts_open(struct participant **out, bool *ret_takes_acts,
     acts_agent_close(&a->base);
     return rc;
 }
+
+enum status attached_acts_save(struct participant *p, const char *path, struct error *err)
+{
+    const struct parley_result *ignored;
+
+    return acts_agent_do(acts_agent_of(p), "save", path, &ignored, err);
+}
+
+enum status attached_acts_load(struct participant *p, const char *path, struct error *err)
+{
+    const struct parley_result *ignored;
+
+    return acts_agent_do(acts_agent_of(p), "load", path, &ignored, err);
+}
+
+bool attached_acts_is(const struct participant *p)
+{
+    return p->type->close == acts_agent_close;
+}

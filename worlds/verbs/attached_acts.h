@@ -9,6 +9,8 @@
  *                                    that answers anything else gets texts (attached_agent.h)
  *   {"do": "act", "closed": [ID…]}   the clones ID are of no use any more. Each further line is a
  *                                    row. The reply has one act for each row, on a line each
+ *   {"do": "save", "path": TEXT}     the agent is to save what it has learned; the reply is {}
+ *   {"do": "load", "path": TEXT}     the agent is to load it; the reply is {}
  *
  * A row is {"clone": ID, "turn": N, "seed": N, "heard": [ACT…]}: what the clone has heard since its
  * last reply. With "fresh": true the clone is new, or its episode is; "past" then has the turns of
@@ -40,4 +42,13 @@ enum status attached_acts_open(struct participant **out, bool *ret_takes_acts,
                                const struct connection_options *connection,
                                const struct attached_agent_config *config,
                                struct error *err) MUST_CHECK;
+/* Has the agent save what it has learned, or load it. p was made by attached_acts_open, and no
+ * batch is under way. */
+enum status attached_acts_save(struct participant *p, const char *path,
+                               struct error *err) MUST_CHECK;
+enum status attached_acts_load(struct participant *p, const char *path,
+                               struct error *err) MUST_CHECK;
+/* Returns whether attached_acts_open made p. */
+bool attached_acts_is(const struct participant *p);
+
 #endif

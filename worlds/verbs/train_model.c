@@ -15,6 +15,8 @@
 #include "worlds/learners/seq2seq.h"
 #include "worlds/learners/starspace.h"
 #include "worlds/participant/participant.h"
+#include "worlds/verbs/attached_acts.h"
+#include "worlds/verbs/attached_agent.h"
 #include "worlds/verbs/data.h"
 #include "worlds/verbs/survey.h"
 #include "worlds/verbs/train_checkpoint.h"
@@ -45,8 +47,10 @@ enum { TRAIN_RATE = 1 };
     }
 
 static const struct option_row train_model_rows[] = {
-    TRAIN("agent|m", OPTION_TEXT, agent, "NAME", "starspace or seq2seq"),
-    TRAIN("model-file|mf", OPTION_TEXT, path, "FILE", "the file to write the agent to"),
+    TRAIN("agent|m", OPTION_TEXT, agent, "NAME",
+          "starspace, seq2seq, or attached:NAME, an agent of your own that learns in its process"),
+    TRAIN("model-file|mf", OPTION_TEXT, path, "FILE",
+          "the file to write the agent to; attached:NAME gets it as an argument of save_model"),
     TRAIN("init-model|im", OPTION_TEXT, init_path, "FILE",
           "start from this agent of the same kind; its sizes and words stay"),
     TRAIN("load-from-checkpoint", OPTION_BOOL, loads_checkpoint, "BOOL",
@@ -82,9 +86,11 @@ static const struct option_row train_model_rows[] = {
 /* --- the kinds -------------------------------------------------------------------------------- */
 
 /* A kind of agent that learns. open: from words, which it takes also on failure, or from init_path
- * where words is NULL. */
+ * where words is NULL. A kind that is attached learns in its own process: it has no words, and no
+ * checkpoints (write, restore and pause are NULL). */
 struct learner_kind {
     const char *name;
+    bool is_attached; /* name is a prefix */
     enum status (*open)(struct participant **out, const struct train_model *t,
                         struct word_table *words, struct error *err);
     enum status (*save)(void *participant, const char *path, struct error *err);
@@ -194,7 +200,39 @@ static enum status train_seq2seq_restore(struct participant *participant, const 
     return seq2seq_restore_training(seq2seq_participant_model(participant), path, err);
 }
 
+static const char attached_prefix[] = "attached:";
+
+static enum status train_attached_open(struct participant **out, const struct train_model *t,
+                                       struct word_table *words, struct error *err)
+{
+    const struct attached_agent_config config = {.name = t->agent + sizeof(attached_prefix) - 1,
+                                                 .seed = t->data.seed};
+    enum status rc = attached_agent_open(out, &t->data.connection, &config, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (!attached_acts_is(*out))
+        rc = error_set(err, STATUS_PRECONDITION,
+                       "%.80s takes texts alone, so it cannot learn: agents of the Python package "
+                       "take labels, too",
+                       t->agent);
+    else if (t->init_path != NULL)
+        rc = attached_acts_load(*out, t->init_path, err);
+    if (rc != STATUS_OK)
+        participant_unref(*out);
+    return rc;
+}
+
+static enum status train_attached_save(void *participant, const char *path, struct error *err)
+{
+    return attached_acts_save(participant, path, err);
+}
+
 static const struct learner_kind learner_kinds[] = {
+    {.name = attached_prefix,
+     .is_attached = true,
+     .open = train_attached_open,
+     .save = train_attached_save},
     {.name = "seq2seq",
      .open = train_seq2seq_open,
      .save = train_seq2seq_save,
@@ -212,9 +250,13 @@ static const struct learner_kind learner_kinds[] = {
 
 static const struct learner_kind *learner_kind_named(const char *name)
 {
-    for (size_t i = 0; name != NULL && i < sizeof(learner_kinds) / sizeof(learner_kinds[0]); i++)
-        if (strcmp(learner_kinds[i].name, name) == 0)
-            return &learner_kinds[i];
+    for (size_t i = 0; name != NULL && i < sizeof(learner_kinds) / sizeof(learner_kinds[0]); i++) {
+        const struct learner_kind *k = &learner_kinds[i];
+
+        if (k->is_attached ? strncmp(name, k->name, strlen(k->name)) == 0
+                           : strcmp(name, k->name) == 0)
+            return k;
+    }
     return NULL;
 }
 
@@ -274,7 +316,7 @@ static enum status train_agent_open(struct participant **out, const struct train
     struct word_table *words = NULL;
     enum status rc = STATUS_OK;
 
-    if (t->init_path != NULL)
+    if (t->init_path != NULL || kind->is_attached)
         return kind->open(out, t, NULL, err);
     rc = word_table_open(&words, err);
     if (rc == STATUS_OK)
@@ -320,7 +362,8 @@ static void train_keeper_remove(void *arg)
 {
     const struct train_keeper *k = arg;
 
-    (void)unlink(k->path); /* usually the file does not exist */
+    if (k->kind->write != NULL)
+        (void)unlink(k->path); /* usually the file does not exist */
 }
 
 static void train_keeper_pause(void *arg, bool is_paused)
@@ -354,7 +397,7 @@ static enum status train_keeper_init(struct train_keeper *k, const struct train_
     if (k->has_from)
         console_line("train: continues from %s, %llu examples", k->path,
                      (unsigned long long)k->from.n_examples);
-    else if (t->init_path == NULL && access(t->path, F_OK) == 0)
+    else if (t->init_path == NULL && !kind->is_attached && access(t->path, F_OK) == 0)
         console_line("train: %s is replaced by a new agent: '--init-model %s' continues with it",
                      t->path, t->path);
     return STATUS_OK;
@@ -435,24 +478,34 @@ static void train_bound(struct data_world *w, const struct train_model *t, struc
     }
 }
 
+static double per_second(double n, const struct train_progress *r)
+{
+    return r->seconds > 0 ? n / r->seconds : 0;
+}
+
 static void train_model_print(const struct train_model *t, const struct train_result *result)
 {
     const struct train_progress *r = &result->at;
-    const double rate = r->seconds > 0 ? (double)r->n_examples / r->seconds : 0;
+    const double rate = per_second((double)r->n_examples, r);
+    const double n_batches = (double)result->counters.n_batches;
 
     if (t->loop.is_json) {
         (void)out_json(json_pack(
-            "{s:s,s:I,s:f,s:f,s:s,s:I,s:s,s:o,s:I,s:I,s:I,s:I}", "model_file", t->path, "examples",
-            (json_int_t)r->n_examples, "seconds", r->seconds, "exs_per_s", rate, "ended_by",
-            result->why, "validations", (json_int_t)r->n_validations, "metric", t->loop.metric,
-            "best", isnan(r->best) ? json_null() : json_real(r->best), "best_examples",
-            (json_int_t)r->best_examples, "batches", (json_int_t)result->counters.n_batches,
-            "words", (json_int_t)result->counters.n_words, "padded",
-            (json_int_t)result->counters.n_padded)); /* out_end reports a failure */
+            "{s:s,s:I,s:f,s:f,s:s,s:I,s:s,s:o,s:I,s:I,s:I,s:I,s:f,s:f,s:f}", "model_file", t->path,
+            "examples", (json_int_t)r->n_examples, "seconds", r->seconds, "exs_per_s", rate,
+            "ended_by", result->why, "validations", (json_int_t)r->n_validations, "metric",
+            t->loop.metric, "best", isnan(r->best) ? json_null() : json_real(r->best),
+            "best_examples", (json_int_t)r->best_examples, "batches",
+            (json_int_t)result->counters.n_batches, "words", (json_int_t)result->counters.n_words,
+            "padded", (json_int_t)result->counters.n_padded, "exps", rate, "ups",
+            per_second(n_batches, r), "tpb",
+            n_batches > 0 ? (double)result->counters.n_words / n_batches
+                          : 0)); /* out_end reports a failure */
         return;
     }
-    printf("%s: %llu examples in %.1f s, %.1f exs/s, ended by %s", t->path,
-           (unsigned long long)r->n_examples, r->seconds, rate, result->why);
+    printf("%s: %llu examples in %.1f s, %.1f exs/s, ended by %s",
+           t->path[0] != '\0' ? t->path : t->agent, (unsigned long long)r->n_examples, r->seconds,
+           rate, result->why);
     if (r->n_validations > 0)
         printf("; best %s %.4g after %llu examples", t->loop.metric, r->best,
                (unsigned long long)r->best_examples);
@@ -536,14 +589,19 @@ enum exit_code train_model_run(const struct verb *verb, int argc, char **argv)
         return code;
     kind = learner_kind_named(t.agent);
     if (t.agent == NULL)
-        return options_misuse(verb, "--agent is missing: starspace or seq2seq");
+        return options_misuse(verb, "--agent is missing: starspace, seq2seq or attached:NAME");
     if (kind == NULL)
         return options_misuse(verb,
-                              "--agent is '%.40s': starspace and seq2seq learn a --model-file, "
-                              "unigram and ir_baseline a --dict-file",
+                              "--agent is '%.40s': starspace, seq2seq and attached:NAME learn a "
+                              "--model-file, unigram and ir_baseline a --dict-file",
                               t.agent);
-    if (t.path == NULL)
+    if (t.path == NULL && !kind->is_attached)
         return options_misuse(verb, "--model-file is missing");
+    if (kind->is_attached) { /* its state is its own, so it has no checkpoints here */
+        t.path = t.path != NULL ? t.path : "";
+        t.loads_checkpoint = t.loop.checkpoint_after_valid = false;
+        t.loop.checkpoint_seconds = -1;
+    }
     if (train_loop_check(&t.loop, t.data.n_examples != 0, &err) != STATUS_OK)
         return options_misuse(verb, "%s", err.text);
     rc = data_tasks_open(&w, &t.data, &err);

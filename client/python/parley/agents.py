@@ -5,10 +5,11 @@
     self_observe(reply)  optional: receives the reply that the agent has given
     save(), restore(state)  optional: return and load the state as bytes; without them, a new worker replays all turns
     batch_act(rows)      optional classmethod or staticmethod, used in place of act: returns the replies to all rows of a step, in order
+    save_model(path), load_model(path)  optional classmethods: `parley train` has the agent save and load what it has learned
 
 In a world of `parley eval` or `train`, a batch of the world is one step. There `parley.act_of(message)`, or `row.act`, is a dict of
 ParlAI's fields: labels, label_candidates, reward, and any others. A reply may be such a dict, too, with text_candidates, metrics, or
-fields of your own; a chat gets its text.
+fields of your own; a chat gets its text. `parley train -m attached:NAME` lets it learn from rows that have labels.
 
 `__init__` may take `system`, the system prompt. After a worker is lost, another worker replays the turns through observe and
 self_observe, without act. act must therefore not change state that a later turn needs. The instance is copied before each turn, so
