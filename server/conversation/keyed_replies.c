@@ -29,6 +29,8 @@ static const struct limit_kind kind_of_keyed_bytes = {"bytes of replies under an
 
 enum { KEYED_MAX_REPLIES = 100000, KEYED_RETRY_MS = 1000 };
 enum { CANCEL_AGAIN_US = 1000 * 1000 }; /* a turn that others read may be left alone later */
+/* A request finds its reply after it has waited for other things, too. */
+#define KEYED_LEAST_US ((uint64_t)60 * 1000 * 1000)
 
 static const uint32_t keyed_moves[] = {
     [KEYED_RUNNING] = 1u << KEYED_COMPLETE | 1u << KEYED_FORGOTTEN,
@@ -57,7 +59,7 @@ static struct keyed_reply *first_reply(const struct list *list)
 /* Arms the timer for the earliest end of a linger time, or the earliest expiry. */
 static void keyed_replies_arm(struct keyed_replies *k)
 {
-    const struct list *lists[] = {&k->lingering, &k->complete};
+    const struct list *lists[] = {&k->lingering, &k->complete, &k->stored};
     uint64_t at_us = list_is_empty(&k->ended) ? 0 : keyed_now_us(k);
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -179,24 +181,56 @@ static struct keyed_reply *keyed_first_of(struct keyed_replies *k, uint32_t prin
     return l == NULL ? NULL : container_of(l, struct keyed_reply, of_owner);
 }
 
+/* Whether it leaves memory before its time is over, since the journal has all its turns. */
+static bool keyed_reply_may_leave(const struct keyed_reply *r)
+{
+    const uint64_t unload_us = r->all->config.conversations->config.unload_us;
+
+    if (unload_us == 0 || unload_us >= r->all->config.ttl_us)
+        return false;
+    for (size_t i = 0; i < r->n_turns; i++)
+        if (!r->turns[i].is_kept)
+            return false;
+    return true;
+}
+
+/* How long a complete reply stays in memory. */
+static uint64_t keyed_stay_us(const struct keyed_reply *r)
+{
+    const uint64_t unload_us = r->all->config.conversations->config.unload_us;
+
+    if (!r->is_stored)
+        return r->all->config.ttl_us;
+    return unload_us < KEYED_LEAST_US ? KEYED_LEAST_US : unload_us;
+}
+
+/* The first that may go without a request that would miss it: one that the journal has. */
+static struct keyed_reply *keyed_first_complete(const struct keyed_replies *k)
+{
+    struct keyed_reply *stored = first_reply(&k->stored);
+
+    return stored != NULL ? stored : first_reply(&k->complete);
+}
+
 static void keyed_reply_complete(struct keyed_reply *r)
 {
     struct keyed_replies *k = r->all;
     const uint32_t principal = r->principal; /* r may be freed */
 
     keyed_reply_move(r, KEYED_COMPLETE);
+    r->is_stored = keyed_reply_may_leave(r);
     r->size_bytes = sizeof(*r) + strlen(r->key) + r->n_turns * sizeof(r->turns[0]);
     for (size_t i = 0; i < r->n_turns; i++)
         r->size_bytes += turn_bytes(r->turns[i].reader.completed);
-    r->due_us = keyed_now_us(k) + k->config.ttl_us;
+    r->due_us = keyed_now_us(k) + keyed_stay_us(r);
     list_remove(&r->link);
-    list_push(&k->complete, &r->link);
+    list_push(r->is_stored ? &k->stored : &k->complete, &r->link);
     list_push(owner_lists_get(&k->complete_of, r->principal), &r->of_owner);
     shared_limit_hold(&k->bytes, r->principal, r->size_bytes);
     while (shared_limit_held_by(&k->bytes, principal) > shared_limit_part(&k->bytes, principal))
         keyed_reply_evict(keyed_first_of(k, principal));
     while (k->bytes.held > k->bytes.max)
-        keyed_reply_evict(first_reply(&k->complete));
+        keyed_reply_evict(keyed_first_complete(k));
 }
 
 /* Handles the end of turns. r may be freed. */
@@ -419,14 +453,15 @@ enum status keyed_replies_find(struct keyed_reply **out, struct keyed_replies *k
 static enum status make_room(struct keyed_replies *k, uint32_t principal, struct error *err)
 {
     const bool is_own = shared_limit_is_full_for(&k->limit, principal);
-    struct keyed_reply *first = is_own                        ? keyed_first_of(k, principal)
-                                : list_is_empty(&k->complete) ? NULL
-                                                              : first_reply(&k->complete);
+    struct keyed_reply *first = is_own ? keyed_first_of(k, principal) : keyed_first_complete(k);
 
     if (shared_limit_check(&k->limit, principal, 1, err) == STATUS_OK)
         return STATUS_OK;
     if (first != NULL) {
-        keyed_reply_drop(first);
+        if (first->is_stored)
+            keyed_reply_evict(first);
+        else
+            keyed_reply_drop(first);
         return STATUS_OK;
     }
     err->retry_after_ms = KEYED_RETRY_MS;
@@ -546,11 +581,20 @@ static void keyed_reply_let_go(struct keyed_reply *r)
     keyed_reply_leave(r);
 }
 
+/* When the turn of a conversation that was just looked up was done, as far as this process knows.
+ */
+static uint64_t keyed_done_us(const struct keyed_replies *k, const struct conversation *c)
+{
+    return c->is_idle_known ? c->host.last_done_us : keyed_now_us(k);
+}
+
 enum status keyed_reply_restore(struct keyed_reply **out, struct keyed_replies *k,
                                 uint32_t principal, const char *key, const struct list *parts,
                                 bool is_gone, struct error *err)
 {
     const struct link *at = list_first(parts);
+    uint64_t done_us = 0;
+    bool is_ephemeral = false;
     struct keyed_reply *r = NULL;
     struct conversation *c = NULL;
     struct body_key what;
@@ -576,6 +620,9 @@ enum status keyed_reply_restore(struct keyed_reply **out, struct keyed_replies *
         }
         if (rc == STATUS_OK && c == NULL)
             break;
+        if (rc == STATUS_OK && keyed_done_us(k, c) > done_us)
+            done_us = keyed_done_us(k, c);
+        is_ephemeral = is_ephemeral || r->turns[n].is_ephemeral;
     }
     if (r != NULL && (rc != STATUS_OK || n < what.n_turns)) {
         keyed_reply_let_go(r);
@@ -586,6 +633,9 @@ enum status keyed_reply_restore(struct keyed_reply **out, struct keyed_replies *
         return rc;
     if (r != NULL)
         keyed_reply_settle(r);
+    if (r != NULL && r->state == KEYED_COMPLETE && is_ephemeral &&
+        keyed_now_us(k) - done_us >= k->config.ttl_us)
+        keyed_reply_drop(r); /* its time has passed while it was not in memory */
     *out = r;
     return STATUS_OK;
 }
@@ -604,6 +654,8 @@ void keyed_replies_tick(void *replies)
     }
     while ((r = first_reply(&k->complete)) != NULL && r->due_us <= now_us)
         keyed_reply_drop(r);
+    while ((r = first_reply(&k->stored)) != NULL && r->due_us <= now_us)
+        keyed_reply_evict(r);
     keyed_replies_arm(k);
 }
 
@@ -634,13 +686,14 @@ void keyed_replies_init(struct keyed_replies *k, const struct keyed_replies_conf
     list_init(&k->attended);
     list_init(&k->lingering);
     list_init(&k->complete);
+    list_init(&k->stored);
     list_init(&k->ended);
 }
 
 void keyed_replies_deinit(void *replies)
 {
     struct keyed_replies *k = replies;
-    const struct list *lists[] = {&k->attended, &k->lingering, &k->complete};
+    const struct list *lists[] = {&k->attended, &k->lingering, &k->complete, &k->stored};
     struct keyed_reply *r;
 
     k->is_stopped = true;

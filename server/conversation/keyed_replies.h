@@ -47,22 +47,26 @@ struct keyed_turn {
  * are cancelled, except those that other readers follow.
  *
  * When all turns are completed, the reply is COMPLETE: it is in the list complete, counts with its
- * bytes, and stays for ttl_us, or until it must make room. If a turn fails, the reply is FORGOTTEN
- * at once, so that the next request with its key generates again. The end of a turn is noted inside
- * the turn's call (ended) and handled by the next tick or find. A FORGOTTEN reply is freed when no
- * request is joined to it any more. */
+ * bytes, and stays for ttl_us, or until it must make room. If the journal has all its turns, it is
+ * in the list stored instead, and leaves memory once the conversations' unload_us has passed, or
+ * must make room; the journal still has it, and keyed_reply_restore makes it again. If a turn
+ * fails, the reply is FORGOTTEN at once, so that the next request with its key generates again. The
+ * end of a turn is noted inside the turn's call (ended) and handled by the next tick or find. A
+ * FORGOTTEN reply is freed when no request is joined to it any more. */
 struct keyed_reply {
     struct keyed_replies *all;
     enum keyed_state state;
     struct hash_node by_key;
-    struct link link;             /* in attended, lingering or complete */
+    struct link link;             /* in attended, lingering, complete or stored */
     struct link of_owner;         /* in the complete replies of its principal */
     struct link ended;            /* in ended, while the end of a turn is not handled */
     uint8_t digest[SHA256_BYTES]; /* the request's */
     uint32_t principal;           /* the principal whose key it is */
     size_t n_joined;              /* requests that have joined and not left */
-    uint64_t due_us;   /* lingering: when the turns are cancelled; complete: when it is forgotten */
-    size_t size_bytes; /* of a complete reply */
+    bool is_stored;               /* complete: the journal has all turns */
+    uint64_t due_us; /* lingering: when the turns are cancelled; complete: when it is forgotten, or,
+                        if it is stored, leaves memory */
+    size_t size_bytes;        /* of a complete reply */
     char id[KEYED_ID_CHARS];  /* the id of the HTTP response, NUL-ended */
     uint64_t created_s;       /* the time of the HTTP response */
     char *instructions;       /* the instructions of the HTTP response; NULL: none */
@@ -86,12 +90,12 @@ struct keyed_replies_config {
 struct keyed_replies {
     struct keyed_replies_config config;
     struct hash by_key;
-    struct list attended, lingering, complete; /* of struct keyed_reply; in the last two the
-                                                  earliest due comes first */
-    struct list ended;                         /* of struct keyed_reply */
-    struct owner_lists complete_of;            /* the complete replies of each principal */
-    struct shared_limit limit;                 /* replies */
-    struct shared_limit bytes;                 /* of complete replies */
+    struct list attended, lingering, complete, stored; /* of struct keyed_reply; in the last three
+                                                          the earliest due comes first */
+    struct list ended;                                 /* of struct keyed_reply */
+    struct owner_lists complete_of;                    /* the complete replies of each principal */
+    struct shared_limit limit;                         /* replies */
+    struct shared_limit bytes;                         /* of complete replies */
     bool is_draining, is_stopped;
 };
 
@@ -107,8 +111,8 @@ enum status keyed_replies_find(struct keyed_reply **out, struct keyed_replies *k
                                const uint8_t digest[SHA256_BYTES], struct error *err) MUST_CHECK;
 /* Returns whether key can be a key and no reply is in memory under it. */
 bool keyed_replies_lack(const struct keyed_replies *k, uint32_t principal, const char *key);
-/* Completes replies whose turns have ended, cancels those that have lingered long enough, and
- * removes complete ones that are too old. */
+/* Completes replies whose turns have ended, cancels those that have lingered long enough, removes
+ * complete ones that are too old, and takes stored ones out of memory. */
 void keyed_replies_tick(void *replies);
 /* Cancels the turns of replies to which no request is joined, now and from now on. */
 void keyed_replies_drain(void *replies);
@@ -131,8 +135,9 @@ void keyed_reply_add(struct keyed_reply *r, size_t i, const struct conversation 
                      bool is_ephemeral, const struct turn_reader *reader);
 /* Makes a reply of the turns that the journal has of it. parts are the journal's records of kind
  * JOURNAL_KEYED; the turns' conversations are in memory, or is_gone: one is not stored any more.
- * The caller has joined the reply. *out is NULL if a turn is missing. PRECONDITION if a turn was
- * rewound; UNAVAILABLE if a conversation has left memory. */
+ * The caller has joined the reply, which is FORGOTTEN if it was completed in this process and
+ * ttl_us has passed since. *out is NULL if a turn is missing. PRECONDITION if a turn was rewound;
+ * UNAVAILABLE if a conversation has left memory. */
 enum status keyed_reply_restore(struct keyed_reply **out, struct keyed_replies *k,
                                 uint32_t principal, const char *key, const struct list *parts,
                                 bool is_gone, struct error *err) MUST_CHECK;

@@ -432,6 +432,87 @@ START_TEST(bounds_their_bytes_and_age)
 }
 END_TEST
 
+/* A reply that the journal has leaves memory when it was idle; one that only memory has stays for
+ * its time. */
+START_TEST(stored_ones_leave_memory)
+{
+    enum { MINUTE_US = 60 * 1000 * 1000 };
+    struct fake_reader reader;
+    struct keyed_reply *r;
+
+    open_keyed(0, 0);
+    k.config.ttl_us = 10 * MINUTE_US;
+    s.all.config.unload_us = 1000;
+    complete_reply("memory", "say 1");
+    r = begin_reply("b", "say 2", &reader, 1);
+    r->turns[0].is_kept = true;
+    run_all();
+    leave_reply(r, &reader, 1);
+    check_reply("b", "say 2", "<0><1>", FINISH_STOP);
+    s.now_us += MINUTE_US - 1;
+    tick_if_due();
+    ck_assert_ptr_nonnull(find_reply("b", "say 2"));
+    s.now_us++;
+    tick_if_due();
+    ck_assert_uint_eq(k.by_key.n, 1);
+    ck_assert_ptr_nonnull(find_reply("memory", "say 1"));
+    s.now_us += 9 * MINUTE_US;
+    tick_if_due();
+    ck_assert_uint_eq(k.by_key.n + k.limit.held + k.bytes.held, 0);
+    close_keyed();
+}
+END_TEST
+
+static struct journal_event *part_of(const struct conversation *c, const char *key)
+{
+    struct body_key what = {
+        .n_turns = 1, .is_ephemeral = true, .id = key, .model = "fake", .version = "1"};
+    struct journal_event *part;
+    struct error err;
+    struct buf body;
+
+    memcpy(what.conversation, c->id.bytes, sizeof(what.conversation));
+    buf_init(&body, 4096);
+    ck_assert_int_eq(body_write_key(&body, &what, &err), STATUS_OK);
+    part = xalloc(sizeof(*part) + body.len);
+    part->turn = part->generation = 1;
+    part->size_bytes = body.len;
+    memcpy(part->body, body.data, body.len);
+    buf_deinit(&body);
+    return part;
+}
+
+/* One that is read again after its time is over is not found, so that its key is free; in time it
+ * is. */
+START_TEST(its_time_goes_on_out_of_memory)
+{
+    open_keyed(0, 0);
+    for (uint64_t late_us = 0; late_us < 2; late_us++) {
+        struct conversation *c = fake_conversation(&s);
+        struct journal_event *part = part_of(c, "a");
+        struct keyed_reply *r = NULL;
+        struct list parts;
+        struct error err;
+
+        fake_turn_whole(&s, c, 1, "say 1", FINISH_STOP, "<0>");
+        c->is_idle_known = true;
+        list_init(&parts);
+        list_push(&parts, &part->link);
+        s.now_us = c->host.last_done_us + TTL_US - 1 + late_us;
+        ck_assert_int_eq(keyed_reply_restore(&r, &k, 0, "a", &parts, false, &err), STATUS_OK);
+        ck_assert_ptr_nonnull(r);
+        ck_assert_int_eq(r->state, late_us == 0 ? KEYED_COMPLETE : KEYED_FORGOTTEN);
+        ck_assert_uint_eq(k.by_key.n, 1 - late_us);
+        if (late_us == 0)
+            keyed_reply_forget(r);
+        keyed_reply_leave(r);
+        free(part);
+    }
+    ck_assert_uint_eq(s.all.n + k.limit.held, 0);
+    close_keyed();
+}
+END_TEST
+
 /* A stored reply whose conversation has left memory before all were read is not free to be computed
  * anew: another one would be told under its key. One that is not stored any more is. */
 START_TEST(restores_all_or_asks_again)
@@ -473,4 +554,4 @@ END_TEST
 SUITE_MAIN("server/keyed_replies", answers_once, refuses_keys, forgets_failures,
            forgets_what_was_refused, lingers, spares_readers, spares_detached, drains,
            bounds_their_number, bounds_a_principal, bounds_their_bytes_and_age,
-           restores_all_or_asks_again)
+           stored_ones_leave_memory, its_time_goes_on_out_of_memory, restores_all_or_asks_again)
