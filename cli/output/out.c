@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -44,6 +45,14 @@ bool out_json(json_t *object)
 bool out_is_tty(void)
 {
     return isatty(STDOUT_FILENO) != 0;
+}
+
+bool out_has_colours(void)
+{
+    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+
+    return out_is_tty() && term != NULL && strcmp(term, "dumb") != 0 &&
+           (no_color == NULL || *no_color == '\0');
 }
 
 static bool is_control(uint32_t character)

@@ -23,6 +23,8 @@ bool out_foreign(const char *text, size_t len);
 FILE *out_file_open(const char *path);
 
 bool out_is_tty(void);
+/* Whether stdout is a terminal that shows colours, and NO_COLOR is not set. */
+bool out_has_colours(void);
 /* Flushes stdout, and reports a write that has failed: then the function returns false. main calls
  * the function once, at the end. */
 bool out_end(void);

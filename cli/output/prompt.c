@@ -14,12 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "cli/output/console.h"
 #include "cli/output/interrupt.h"
 
 /* libedit reads characters through read_character, so that a poll may wait for a key and for Ctrl-C
@@ -47,6 +49,8 @@ struct line_prompt {
     struct termios before; /* the terminal's settings before */
     mbstate_t part;        /* of a character */
     bool was_interrupted, was_empty, is_too_long;
+    struct prompt_watch watch;
+    bool has_watch, has_text, is_over;
 };
 
 /* Handlers may run on any thread, and these are what they share: a volatile sig_atomic_t is good
@@ -127,7 +131,49 @@ static struct line_prompt *line_prompt_of(EditLine *editor)
 
 static const char *prompt_text(EditLine *editor)
 {
-    return line_prompt_of(editor)->text.len == 0 ? "> " : "... ";
+    const struct line_prompt *p = line_prompt_of(editor);
+
+    if (p->text.len > 0)
+        return "... ";
+    return p->has_watch ? p->watch.label(p->watch.arg) : "> ";
+}
+
+/* Whether the prompt and the text are within one row of the terminal. A byte is a column at most,
+ * but for controls. */
+static bool is_in_one_row(EditLine *editor)
+{
+    const LineInfo *info = el_line(editor);
+    size_t n = strlen(prompt_text(editor)) + (size_t)(info->lastchar - info->buffer);
+    struct winsize size;
+
+    for (const char *c = info->buffer; c < info->lastchar; c++)
+        if ((unsigned char)*c < ' ')
+            return false;
+    if (ioctl(STDIN_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        size.ws_col = 80; /* as libedit has it */
+    return n < size.ws_col;
+}
+
+/* Something has happened: the watch may print, on rows of its own. */
+static void prompt_act(struct line_prompt *p, EditLine *editor)
+{
+    FILE *shown = isatty(STDOUT_FILENO) != 0 ? stdout : stderr;
+
+    (void)fputs(console_is_fancy() && is_in_one_row(editor) ? "\r\033[K" : "\n", shown);
+    (void)fflush(shown); /* the terminal may be gone */
+    p->is_over = !p->watch.act(p->watch.arg);
+    (void)el_set(editor, EL_REFRESH);
+}
+
+static void prompt_tell_typing(struct line_prompt *p, EditLine *editor)
+{
+    const LineInfo *info = el_line(editor);
+    const bool is_empty = info->lastchar == info->buffer;
+    const bool has_text = p->text.len > 0 || (!is_empty && info->buffer[0] != p->watch.command);
+
+    if (has_text != p->has_text)
+        p->watch.typing(p->watch.arg, has_text);
+    p->has_text = has_text;
 }
 
 /* After a signal that woke the poll: the window has another size, or the program was stopped and
@@ -151,12 +197,15 @@ static int read_character(EditLine *editor, wchar_t *out)
     char byte;
 
     for (;;) {
-        struct pollfd fds[3] = {{.fd = STDIN_FILENO, .events = POLLIN},
+        struct pollfd fds[4] = {{.fd = STDIN_FILENO, .events = POLLIN},
                                 {.fd = interrupt_fd(), .events = POLLIN},
-                                {.fd = wake_fd, .events = POLLIN}};
+                                {.fd = wake_fd, .events = POLLIN},
+                                {.fd = p->has_watch ? p->watch.fd : -1, .events = POLLIN}};
         uint64_t n_wakes;
 
-        if (poll(fds, 3, -1) < 0)
+        if (p->has_watch)
+            prompt_tell_typing(p, editor);
+        if (poll(fds, 4, -1) < 0)
             continue;
         if (fds[2].revents != 0) {
             (void)!read(wake_fd, &n_wakes, sizeof(n_wakes)); /* cleared before the flags are read */
@@ -169,6 +218,12 @@ static int read_character(EditLine *editor, wchar_t *out)
             p->was_interrupted = true;
             p->was_empty = info->lastchar == info->buffer && p->text.len == 0;
             return -1;
+        }
+        if (fds[3].revents != 0) {
+            prompt_act(p, editor);
+            if (p->is_over)
+                return -1;
+            continue;
         }
         if (read(STDIN_FILENO, &byte, 1) != 1)
             return 0;
@@ -342,6 +397,13 @@ void prompt_close(struct line_prompt *p)
     free(p);
 }
 
+void prompt_set_watch(struct line_prompt *p, const struct prompt_watch *watch)
+{
+    p->has_watch = watch != NULL;
+    if (watch != NULL)
+        p->watch = *watch;
+}
+
 static bool prompt_is_blank(const char *text)
 {
     return text[strspn(text, " \t\n")] == '\0';
@@ -358,6 +420,8 @@ static enum prompt_end read_lines(struct line_prompt *p)
     (void)el_set(p->line_editor, EL_PREP_TERM, 1);
     line = el_gets(p->line_editor, &n_read);
     hush(p);
+    if (p->is_over)
+        return PROMPT_OVER;
     if (p->was_interrupted) {
         (void)fputs("^C\n", stderr);
         return p->was_empty ? PROMPT_NOTHING : PROMPT_CLEARED;
@@ -382,7 +446,7 @@ enum prompt_end prompt_read(struct line_prompt *p, const char **ret_text)
     enum prompt_end end;
     size_t len;
 
-    p->was_interrupted = p->is_too_long = false;
+    p->was_interrupted = p->is_too_long = p->is_over = false;
     buf_clear(&p->text);
     mark_pastes(true); /* the program may have been stopped during a reply */
     while ((end = read_lines(p)) == PROMPT_TEXT && p->text.len > 0 &&

@@ -17,6 +17,20 @@ enum prompt_end {
     PROMPT_NOTHING,  /* there was a Ctrl-C, and no text */
     PROMPT_TOO_LONG, /* the text was too long, and was discarded */
     PROMPT_QUIT,     /* there was a Ctrl-D, or the terminal was closed */
+    PROMPT_OVER,     /* the watch's act has ended it */
+};
+
+/* What happens while the prompt waits for a person. All functions are called in prompt_read. */
+struct prompt_watch {
+    int fd; /* when it is readable, act is called */
+    /* May print on stdout and stderr: what was typed is taken off the terminal, and shown again
+     * below. False: prompt_read returns PROMPT_OVER. */
+    bool (*act)(void *arg);
+    /* A text begins, or there is none any more; one that begins with `command` counts as none. */
+    void (*typing)(void *arg, bool is_text);
+    char command;
+    const char *(*label)(void *arg); /* what stands before the text; valid until the next */
+    void *arg;
 };
 
 /* Opens the only prompt, on the main thread. Stdin must be a terminal, and interrupt_catch must
@@ -24,6 +38,8 @@ enum prompt_end {
  * found it, whichever thread gets the signal. */
 enum status prompt_open(struct line_prompt **out, struct error *err) MUST_CHECK;
 void prompt_close(struct line_prompt *p);
+/* Copies the watch, which may be NULL. */
+void prompt_set_watch(struct line_prompt *p, const struct prompt_watch *watch);
 
 /* Waits for the person. After PROMPT_TEXT *ret_text is the text, without a newline at its end; the
  * text is valid until the next call. */

@@ -163,24 +163,29 @@ static enum parley_status wait_ready(struct parley_channel *channel,
     return rc;
 }
 
+uint32_t connection_patience_ms(const struct connection_options *options)
+{
+    return (uint32_t)(fmin(fmax(options->wait_s, 0.0), MAX_WAIT_S) * 1e3); /* a day at most */
+}
+
 struct parley_channel *connection_open(const struct connection_options *options)
 {
-    double wait_s = fmin(fmax(options->wait_s, 0.0), MAX_WAIT_S);
+    const uint32_t wait_ms = connection_patience_ms(options);
     struct parley_channel *channel = open_channel(options);
     struct parley_error err = {0};
 
     if (channel == NULL)
         return NULL;
-    if (wait_ready(channel, options, (uint64_t)(wait_s * 1e3), &err) != PARLEY_OK) {
+    if (wait_ready(channel, options, wait_ms, &err) != PARLEY_OK) {
         if (err.status == PARLEY_DEADLINE_EXCEEDED)
             console_error("%s (waited %.1f s; 'parleyd' starts a server, --server names another)",
-                          err.text, wait_s);
+                          err.text, (double)wait_ms / 1e3);
         else
             console_error("%s", err.text);
         parley_channel_close(channel);
         return NULL;
     }
-    parley_channel_set_patience(channel, (uint32_t)(wait_s * 1e3)); /* a day at most: it fits */
+    parley_channel_set_patience(channel, wait_ms);
     return channel;
 }
 

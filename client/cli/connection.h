@@ -34,6 +34,9 @@ bool connection_read_key(char **out, const struct connection_options *options) M
  * interrupts are caught; an error was printed. */
 struct parley_channel *connection_open(const struct connection_options *options);
 
+/* Returns how long --wait says that a lost connection is looked for. */
+uint32_t connection_patience_ms(const struct connection_options *options);
+
 /* Is a whole verb that has the connection's options alone: reads the options, connects, and calls
  * act. */
 typedef enum exit_code (*connection_fn)(struct parley_channel *channel, bool is_json);

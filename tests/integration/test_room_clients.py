@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Rooms from Python, blocking and by asyncio: connections that are cut in the middle lose, double and mix nothing, and neither does an
-interruption; messages that nobody reads stay in the room.
+"""Rooms from Python, blocking and by asyncio, and from `parley chat --room` at terminals and over pipes: connections that are cut in the
+middle lose, double and mix nothing, and neither does an interruption; messages that nobody reads stay in the room.
 
-usage: test_room_clients.py PARLEYD      (run by the interpreter that has grpcio; see venv.sh)"""
+usage: test_room_clients.py PARLEYD PARLEY      (run by the interpreter that has grpcio; see venv.sh)"""
 import asyncio
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 
 import children
 from children import Daemon, until
+from test_cli import Cli, Terminal
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
@@ -211,6 +213,90 @@ async def by_asyncio(address, cable):
             await one.close()
 
 
+def at_terminals(parley_path, address, cable):
+    """People see each other's words above what they type; commands; the end by each key. Names have colours, there alone."""
+    ann = Terminal(Cli(parley_path, address), "chat", "--room", "hall", "--name", "Ann")
+    ann.expect("Ann joined")
+    bob = Terminal(Cli(parley_path, cable.address), "chat", "--room", "hall", "--name", "Bob")
+    for one in ann, bob:
+        one.expect("Bob joined")
+    ann.type("hel")
+    bob.expect(r"\(Ann types\) > ")
+    bob.type("hi there\r")
+    ann.expect("Bob: hi there")
+    ann.expect("> hel")  # what was typed stands below
+    ann.type("lo\r")
+    bob.expect("Ann: hello")
+    cable.cut()
+    ann.type("one\\\r")
+    ann.expect(r"\.\.\. ")
+    ann.type("two\r")
+    bob.expect("Ann: one\n  two\n")  # on its next connection
+    bob.type("//who\r")
+    ann.expect("Bob: /who")
+    bob.type("/who\r")
+    bob.expect(r"Ann\nBob \(you\)\n")
+    bob.type("/wh\r")
+    bob.expect("no command '/wh'")
+    bob.type("/invite echo Eve\r")
+    ann.expect("Eve joined")
+    bob.expect("Eve joined")
+    bob.type("eve, are you there?\r")
+    ann.expect("Bob: eve, are you there")
+    ann.expect("Eve: .*eve, are you there")
+    bob.type("/dismiss Eve\r")
+    ann.expect("Eve dismissed")
+    bob.type("/dismiss Ann\r")
+    bob.expect("no agent here is called 'Ann'")
+    bob.type("x" * 100 + "\r")  # of more than a row
+    ann.expect("Bob: " + "x" * 100)
+    bob.type("/leave\r")
+    ann.expect("Bob left")
+    assert "Bob: hi there" not in bob.end()  # it was typed there
+    ann.type("\x03")
+    ann.expect("Ctrl-C again leaves")
+    ann.type("\x03")
+    ann.end()
+    assert b"\x1b[1;3" in ann.raw
+
+
+def over_pipes(parley_path, direct, address, cable):
+    """Each line is said, in order and once; what the room has is printed; a line that is refused ends it, and Ctrl-C leaves."""
+    def line(*more, at=address):
+        return [parley_path, "chat", "--server", at, "--room", "pipes", *more]
+
+    def run(text, *more, code=0):
+        done = children.run(line(*more), input=text, capture_output=True, text=True)
+        assert done.returncode == code, done
+        return done.stdout if code == 0 else done.stderr
+
+    with parley.rooms.join(direct, "pipes", "Ann") as ann:
+        ann.say("first\nof two lines")
+        assert run("one\r\n\n  \n/who\nlast", "--name", "Bob") == "* Ann joined\nAnn: first\n  of two lines\n* Bob joined\nBob: one\nBob: /who\nBob: last\n"
+        assert "Bob: last\n* Bob left\n* Eve joined\n" in run("", "--name", "Eve")
+        assert "20000 bytes, it must have 1 to 16384" in run("x" * 20000 + "\nnever said\n", "--name", "Long", code=1)
+        assert "NUL" in run("a\0b\n", "--name", "Nul", code=1) and "name must be" in run("", "--name", "a\nb", code=1)
+        assert "excludes" in run("", "--model", "echo", code=2)
+        seqs = [m.seq for m in iter(lambda: ann.read(timeout=0), None)]
+        assert seqs == list(range(1, seqs[-1] + 1))
+        slow = children.start(line("--name", "Cut", at=cable.address), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert ann.read().name == "Cut"
+        for i in range(6):
+            if i % 2:
+                cable.cut()
+            slow.stdin.write(f"{i}\n")
+            slow.stdin.flush()
+            assert ann.read().text == str(i)
+        slow.send_signal(signal.SIGINT)
+        assert (ann.read().kind, slow.wait(children.PATIENCE)) == ("left", -signal.SIGINT)
+        heard = slow.stdout.read()
+        assert heard.endswith("* Cut joined\n" + "".join(f"Cut: {i}\n" for i in range(6))) and "\x1b" not in heard, heard
+        assert ann.read(timeout=0) is None and not slow.stderr.read()
+        full = children.start(line("--name", "Full"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        full.stdout.close()  # nobody reads
+        assert ann.read().name == "Full" and full.wait(children.PATIENCE) == 1 and ann.read().kind == "left"
+
+
 def over(parleyd):
     """A daemon that goes, and one without that person: an error says so, in time."""
     with Daemon(parleyd) as daemon:
@@ -228,13 +314,15 @@ def over(parleyd):
 
 
 def main():
-    parleyd = sys.argv[1]
+    parleyd, parley_path = sys.argv[1:3]
     with Daemon(parleyd) as daemon, parley.connect(daemon.address) as direct:
         cable = Cable(daemon.address)
         for test in talk, cut_off, unread:
             test(direct, cable)
             print(f"{test.__name__}: good", flush=True)
         asyncio.run(by_asyncio(daemon.address, cable))
+        at_terminals(parley_path, daemon.address, cable)
+        over_pipes(parley_path, direct, daemon.address, cable)
     over(parleyd)
     print("room_clients: passed")
 

@@ -13,6 +13,7 @@
 #include "cli/output/prompt.h"
 #include "client/cli/chat/chat_state.h"
 #include "client/cli/chat/commands.h"
+#include "client/cli/chat/room.h"
 #include "client/cli/chat/turn.h"
 #include "client/cli/verbs.h"
 
@@ -25,6 +26,10 @@ static const struct option_row chat_rows[] = {
      offsetof(struct chat, first_system), 0},
     {"conversation", "ID", "continue this conversation", OPTION_TEXT,
      offsetof(struct chat, wanted_conversation), 0},
+    {"room", "NAME", "write to the people in this room, in place of a model", OPTION_TEXT,
+     offsetof(struct chat, room), 0},
+    {"name", "NAME", "with --room: the name that the others see (made up)", OPTION_TEXT,
+     offsetof(struct chat, person), 0},
     {0},
 };
 
@@ -198,6 +203,21 @@ static enum exit_code run_lines(struct chat *c)
     return code;
 }
 
+static enum exit_code chat_in_room(const struct chat *c)
+{
+    struct parley_channel *channel;
+    enum exit_code code;
+
+    interrupt_catch();
+    channel = connection_open(&c->connection);
+    if (channel == NULL)
+        return EXIT_FAILED;
+    code = room_run(channel, c->room, c->person == NULL ? "" : c->person,
+                    connection_patience_ms(&c->connection));
+    parley_channel_close(channel);
+    return code;
+}
+
 enum exit_code chat_run(const struct verb *verb, int argc, char **argv)
 {
     struct chat c = {.connection = connection_defaults()};
@@ -215,6 +235,14 @@ enum exit_code chat_run(const struct verb *verb, int argc, char **argv)
         return options_misuse(
             verb,
             "--conversation excludes --model and --system: the conversation has both already");
+    if (c.room != NULL && (c.wanted_conversation != NULL || c.first_system != NULL ||
+                           c.wanted_model != NULL || c.sampling.sampling.set != 0))
+        return options_misuse(verb, "--room excludes --conversation, --model, --system and the "
+                                    "options of replies: people write there");
+    if (c.person != NULL && c.room == NULL)
+        return options_misuse(verb, "--name is for --room");
+    if (c.room != NULL)
+        return chat_in_room(&c);
     interrupt_catch();
     arena_init(&c.settings, SETTINGS_MAX_BYTES);
     c.system = c.first_system == NULL ? NULL : xstrdup(c.first_system);

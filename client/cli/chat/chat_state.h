@@ -16,6 +16,8 @@ struct chat {
     const char *wanted_model;        /* NULL: the server's default */
     const char *wanted_conversation; /* NULL: a new one */
     const char *first_system;        /* NULL: the model's own */
+    const char *room;                /* NULL: a conversation with a model */
+    const char *person;              /* the name in the room; NULL: made up */
     struct parley_channel *channel;
     char *system;          /* of the next conversations; NULL: the model's own; owned */
     char *chosen_model;    /* by /model; NULL: wanted_model; owned */

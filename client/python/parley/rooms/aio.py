@@ -40,7 +40,7 @@ class Room:
         self._speaking = asyncio.Lock()
         self._is_closed = False
         self._task: asyncio.Task[None] | None = None
-        self._outgoing: asyncio.Queue[pb.RoomsAttachRequest] | None = None  # of the present connection
+        self._outgoing: asyncio.Queue[pb.RoomsAttachRequest | None] | None = None  # of the present connection
         self._failure: Error | None = None
 
     @property
@@ -83,7 +83,7 @@ class Room:
         patience = Patience(self._link.patience)
         method = self._link.channel.stream_stream(f"/parley.v1.{METHOD}", pb.RoomsAttachRequest.SerializeToString, pb.RoomsAttachResponse.FromString)
         while True:
-            outgoing = asyncio.Queue[pb.RoomsAttachRequest]()
+            outgoing = asyncio.Queue[pb.RoomsAttachRequest | None]()
             for request in self._state.begin():
                 outgoing.put_nowait(request)
             call = method(_requests(outgoing), metadata=self._link.metadata)
@@ -102,6 +102,7 @@ class Room:
                 error = e if isinstance(e, Error) else self._link.error_of(e)
             finally:
                 self._outgoing, self._state.is_in = None, False
+                outgoing.put_nowait(None)
                 call.cancel()
             try:
                 await asyncio.sleep(patience.wait_after(error))
@@ -211,9 +212,9 @@ class Room:
         await self.leave()
 
 
-async def _requests(outgoing: asyncio.Queue[pb.RoomsAttachRequest]) -> Any:
-    while True:
-        yield await outgoing.get()
+async def _requests(outgoing: asyncio.Queue[pb.RoomsAttachRequest | None]) -> Any:
+    while (request := await outgoing.get()) is not None:
+        yield request
 
 
 async def join(server: aio.Server, room: str, name: str = "", *, after: int = 0, from_now: bool = False, token: str = "") -> Room:
