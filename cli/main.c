@@ -46,7 +46,7 @@ static const struct verb verbs[] = {
      "List the server's models, or the model files of a folder without a server.",
      models_or_files_run},
     {"pull", "hf:OWNER/REPO[:QUANT]… [OPTION]…",
-     "Fetch a model of the Hugging Face hub into its cache, and print the path; needs no server.",
+     "Fetch a model of the Hugging Face hub into its cache; needs no server.",
      pull_verb_run},
     {"keys", "new --principal NAME [OPTION]…",
      "Make a new key and its line for the file of parleyd --keys; needs no server.", keys_run},
