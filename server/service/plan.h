@@ -42,9 +42,10 @@ struct service_script {
     const char *closing; /* at the end: of a form, behind the last answer */
     const char *invalid; /* to an answer that is none */
     const char *moving;  /* of a menu, before the name of the chosen pool */
-    bool has_exit;       /* of a menu: EXIT, in any case, ends the service for the person */
-    bool shows_exit;     /* as a quick reply, "exit" */
-    bool ignores_case;   /* of a menu: in the names of pools */
+    bool has_exit;       /* of a menu: EXIT ends the service for the person */
+    const char *exit;    /* of a menu: the quick reply for it; NULL: none */
+    bool keeps_exit;     /* it is offered always, not only at first */
+    bool ignores_case;   /* of a menu: in what is chosen */
     struct service_question questions[SERVICE_MAX_QUESTIONS]; /* [n_questions] of a form */
     size_t n_questions;
 };

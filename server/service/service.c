@@ -277,6 +277,7 @@ static void service_user_to_menu(struct service_user *u)
 /* With the next text it is a new person. */
 static void service_user_exit(struct service_user *u)
 {
+    service_user_tell(u, "See you later!", NULL, NULL, 0);
     u->pool = NULL;
     u->is_admitted = false;
     service_user_forget(u);

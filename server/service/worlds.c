@@ -26,8 +26,8 @@ static void menu_offer(struct scene *s, const char *text, bool is_first)
 
     for (; n < plan->n_pools; n++)
         offers[n] = plan->pools[n].title;
-    if (is_first && s->script->shows_exit)
-        offers[n++] = "exit";
+    if (s->script->exit != NULL && (is_first || s->script->keeps_exit))
+        offers[n++] = s->script->exit;
     scene_offer(s, s->people[0], text, offers, n);
 }
 
@@ -49,23 +49,30 @@ static size_t menu_find(const struct scene *s, const char *text)
     return SIZE_MAX;
 }
 
+static void menu_say_moving(struct scene *s, struct service_user *u, const char *to)
+{
+    char text[SERVICE_TEXT_MAX_BYTES];
+
+    if (s->script->moving == NULL)
+        return;
+    (void)snprintf(text, sizeof(text), "%s%s", s->script->moving, to);
+    scene_offer(s, u, text, NULL, 0);
+}
+
 static void menu_said(struct scene *s, struct service_user *u, const char *text,
                       const char *payload)
 {
     const size_t pool = menu_find(s, text);
-    char moving[SERVICE_TEXT_MAX_BYTES];
 
-    if (pool == SIZE_MAX && s->script->has_exit && is_exit_word(text)) {
-        scene_exit(s);
-    } else if (pool == SIZE_MAX) {
-        menu_offer(s, s->script->invalid, false);
-    } else {
-        if (s->script->moving != NULL) {
-            (void)snprintf(moving, sizeof(moving), "%s%s", s->script->moving,
-                           s->service->config.plan->pools[pool].title);
-            scene_offer(s, u, moving, NULL, 0);
-        }
+    if (pool != SIZE_MAX) {
+        menu_say_moving(s, u, s->service->config.plan->pools[pool].title);
         scene_go_to(s, pool);
+    } else if (s->script->has_exit &&
+               (s->script->ignores_case ? is_exit_word(text) : strcmp(text, exit_word) == 0)) {
+        menu_say_moving(s, u, exit_word);
+        scene_exit(s);
+    } else {
+        menu_offer(s, s->script->invalid, false);
     }
 }
 

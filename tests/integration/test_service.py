@@ -221,6 +221,55 @@ def stops(parley):
     assert parley.process.wait(children.PATIENCE) == 0
 
 
+DEMOS = {"overworld": """
+tasks:
+  echo: {onboard_world: MessengerEchoOnboardWorld, task_world: MessengerEchoTaskWorld, timeout: 180, agents_required: 1}
+  onboard data: {onboard_world: MessengerOnboardDataOnboardWorld, task_world: MessengerOnboardDataTaskWorld, timeout: 180, agents_required: 1}
+  chat: {onboard_world: MessengerChatOnboardWorld, task_world: MessengerChatTaskWorld, timeout: 180, agents_required: 2}
+task_name: overworld_demo
+world_module: parlai.chat_service.tasks.overworld_demo.worlds
+overworld: MessengerOverworld
+max_workers: 30
+opt: {debug: True}
+additional_args: {page_id: 1}
+""", "bot": """
+tasks:
+  default: {onboard_world: MessengerBotChatOnboardWorld, task_world: MessengerBotChatTaskWorld, timeout: 1800, agents_required: 1}
+task_name: chatbot
+world_module: parlai.chat_service.tasks.chatbot.worlds
+overworld: MessengerOverworld
+max_workers: 30
+opt: {debug: True, models: {echo: {model: x}}}
+additional_args: {page_id: 1}
+"""}
+
+
+def as_parlai(parleyd, folder):
+    """The same messages in the same order as ParlAI 1.7.2's own WebsocketManager sent: parlai_chats.txt has what it was told and said when it ran
+    with its two demos, with an agent that echoes. Its writer waited 1.5 s before each message, since ParlAI loses what comes while it moves people."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "parlai_chats.txt"), encoding="utf-8") as file:
+        runs = [run.splitlines() for run in file.read().split("# ")[1:]]
+    assert len(runs) == 4
+    for name, plan in DEMOS.items():
+        path = os.path.join(folder, f"{name}.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(plan)
+        with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--service", path) as parley:
+            for run in (run for run in runs if run[0] == name):
+                people = {}
+                for line in run[1:]:
+                    who, way, message = line.split(" ", 2)
+                    if who not in people:
+                        people[who] = Person(parley)
+                    if way == ">":
+                        people[who].send(**json.loads(message))
+                    else:
+                        said = people[who].read()
+                        assert said == json.loads(message), (name, line, said)
+                for person in people.values():
+                    person.close()
+
+
 def refused(parleyd, folder):
     """A start, and --check, with a wrong file, or without what the service needs."""
     path = os.path.join(folder, "wrong.yaml")
@@ -256,6 +305,7 @@ def main():
         said = log_lines(os.path.join(folder, "talks"))
         assert said["pair"] == [[("Ann", "two\nlines"), ("Bob", "a picture")], [("Bob", "still there?"), ("Ann", "yes")], [("Ann", "here")]], said
         assert [name for group in said["group"] for name, _ in group] == ["Agent_1", "Agent_0", "Max"], said
+        as_parlai(parleyd, folder)
         refused(parleyd, folder)
     print("service: passed")
 

@@ -307,7 +307,7 @@ static const char overworld_demo[] =
 
 #define MENU                                                                                    \
     "Welcome to the overworld for the ParlAI messenger demo. Choose one of the demos from the " \
-    "listed quick replies.  [echo|onboard data|chat]\n"
+    "listed quick replies.  [echo|onboard data|chat|EXIT]\n"
 #define ASK_NAME "Welcome to the onboarding world free chat. Enter your display name.\n"
 #define MATCH "You will be matched with a random person. Say [DONE] to end the chat.\n"
 #define WAIT \
@@ -321,7 +321,7 @@ START_TEST(test_overworld_demo)
         "A< " MENU "A=overworld\n"
         "A> sing\n"
         "A< Invalid option. Choose one of the demos from the listed quick replies.  "
-        "[echo|onboard data|chat]\n"
+        "[echo|onboard data|chat|EXIT]\n"
         "A> echo\n"
         "A< Transferring to echo\n"
         "A< Welcome to the onboarding world for our echo bot. The next message you send will be "
@@ -422,7 +422,7 @@ START_TEST(test_chatbot)
          "A< re: three\n"
          "A> [DONE]\n"
          "A< " BOT_MENU "A> Exit\n"
-         "A=new\n"
+         "A< See you later!\nA=new\n"
          "A> hello\n"
          "A< " PASSWORD);
     end_plan();
@@ -610,9 +610,9 @@ START_TEST(test_own_worlds)
               "B=task\n"
               "C> exit\n"
               "A< It is over.\n"
-              "A< Good bye.\n"
+              "A< Good bye.\nA< See you later!\n"
               "A=new\n"
-              "C< Good bye.\n"
+              "C< Good bye.\nC< See you later!\n"
               "C=new\n"
               "A> hello\n"
               "A< Welcome. Choose what to do. [pair|alone|bye]\n"
@@ -623,7 +623,7 @@ START_TEST(test_own_worlds)
               "A< Welcome. Choose what to do. [pair|alone|bye]\n"
               "A=overworld\n"
               "A> exit\n"
-              "A=new\n");
+              "A< See you later!\nA=new\n");
 }
 END_TEST
 
