@@ -135,11 +135,13 @@ static void main_print_help(void)
     printf("\n'parley help VERB' lists a verb's options. 'man parley' is the manual.\n");
 }
 
-/* What a verb's name would be, but is answered here: help, --help, version and --version. */
-static bool main_answers(const char *word, int argc)
+/* What a verb's name would be, but is answered here: help, help help, --help, version and
+ * --version. second: the word behind it, NULL with argc 2. */
+static bool main_answers(const char *word, const char *second, int argc)
 {
-    if (argc == 2 &&
-        (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)) {
+    if ((argc == 2 &&
+         (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)) ||
+        (argc == 3 && strcmp(word, "help") == 0 && strcmp(second, "help") == 0)) {
         main_print_help();
         return true;
     }
@@ -167,7 +169,7 @@ static enum exit_code main_run(int argc, char **argv)
     const struct verb *verb, *second;
     char name[64];
 
-    if (argc > 1 && main_answers(argv[1], argc))
+    if (argc > 1 && main_answers(argv[1], argv[2], argc))
         return EXIT_DONE;
     if (argc > 2 && strcmp(argv[1], "help") == 0) {
         argv = help_of_verb(argc, argv);

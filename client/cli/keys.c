@@ -8,7 +8,7 @@
 #include "cli/output/console.h"
 #include "client/cli/verbs.h"
 
-enum { KEY_RANDOM_BYTES = 32, KEY_CHARS = 3 + 2 * KEY_RANDOM_BYTES + 1 };
+enum { KEY_RANDOM_BYTES = 32, KEY_CHARS = 3 + 2 * KEY_RANDOM_BYTES + 1, NAME_MAX_CHARS = 64 };
 
 struct keys_options {
     const char *principal;
@@ -38,6 +38,15 @@ static const struct option_row rows[] = {
      offsetof(struct keys_options, until), 0},
     {0},
 };
+
+/* As parleyd reads it. */
+static bool keys_is_name(const char *name)
+{
+    const size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789._@-");
+
+    return n > 0 && n <= NAME_MAX_CHARS && name[n] == '\0';
+}
 
 static void print_hex(const uint8_t *bytes, size_t n, char *out)
 {
@@ -104,6 +113,11 @@ enum exit_code keys_run(const struct verb *verb, int argc, char **argv)
         console_error("the only command is 'new', with --principal NAME");
         return EXIT_MISUSE;
     }
+    if (!keys_is_name(o.principal))
+        return options_misuse(verb,
+                              "--principal must have 1 to %d letters, digits, '.', '_', '@' and "
+                              "'-', not '%s'",
+                              NAME_MAX_CHARS, o.principal);
     if (key_make(key, digest, &err) != STATUS_OK) {
         console_error("%s", err.text);
         return EXIT_FAILED;

@@ -164,6 +164,10 @@ static enum status read_texts(struct hf_folder *f, struct error *err)
 {
     enum status rc = read_json(f, "config.json", &f->config, err);
 
+    if (rc == STATUS_NOT_FOUND)
+        return error_set(err, rc,
+                         "the folder holds no model: it has no config.json (a model is a .gguf "
+                         "file, or a folder with config.json, tokenizer.json and *.safetensors)");
     if (rc == STATUS_OK)
         rc = read_json(f, "tokenizer.json", &f->tokenizer, err);
     if (rc == STATUS_OK)

@@ -260,7 +260,9 @@ static enum status read_problem(json_t **out, const char *path, struct error *er
     if (file != stdin)
         (void)fclose(file); /* it was only read */
     if (*out == NULL)
-        return error_set(err, STATUS_INVALID, "%s:%d: %s", path, at.line, at.text);
+        return error_set(err, STATUS_INVALID,
+                         "%s, line %d: not the JSON of a problem ('man parley' has its form): %s",
+                         file == stdin ? "standard input" : path, at.line, at.text);
     return STATUS_OK;
 }
 

@@ -113,11 +113,26 @@ def helps(cli):
     for verb in verbs:
         text = cli.out(verb, "--help")
         assert text.startswith(f"usage: parley {verb} ") and "--help" in text, text
-        assert text == cli.out("help", verb) and max(map(len, text.splitlines())) <= 100, verb
+        assert max(map(len, text.splitlines())) <= 100, verb
         columns = {len(option) for option in re.findall(r"^(  --.*?  +)\S", text, re.M)}
         assert columns == {30}, (verb, columns)  # where the options' help begins
+    assert cli.out("ask", "--help") == cli.out("help", "ask") and cli.out("help", "help") == cli.out("--help")
     assert cli.out("help") == cli.out("--help") and max(map(len, cli.out("help").splitlines())) <= 100
     assert re.fullmatch(r"parley \d+\.\d+\.\d+\n", cli.out("--version")) and cli.out("version") == cli.out("--version")
+
+
+def wrong_commands(cli):
+    """A wrong command is refused before a server is asked, by a sentence that says what to do."""
+    for words, code, said in [
+        (["conversations", "sho", "x"], 2, "there is no command 'sho', did you mean 'show'?"),
+        (["conversations", "zzzzz"], 2, "it must be one of [list | show ID"),
+        (["keys", "new", "--principal", ""], 2, "--principal must have 1 to 64 letters, digits, '.', '_', '@' and '-', not ''"),
+        (["verify", "/nowhere/x.json"], 2, "/nowhere/x.json: No such file or directory"),
+        (["inspect", "/"], 1, "a model is a .gguf file, or a folder with config.json"),
+        (["place", os.devnull], 1, "line 1: not the JSON of a problem"),
+    ]:
+        complaint = cli.complaint(*words, code=code)
+        assert said in complaint, (words, complaint)
 
 
 def interactive(cli):
@@ -254,7 +269,7 @@ def place(cli):
     both_ways = [{"between": ["actor", "critic"], "weight": 3}, {"between": ["critic", "actor"], "weight": 1}, {"between": ["critic", "third"], "weight": 1}]
     (added,) = cli.lines("place", stdin=json.dumps({**asked, "connections": both_ways}))
     assert added["connection_cost"] == 0.8, added
-    assert ":1:" in cli.complaint("place", stdin="{", code=1)
+    assert "standard input, line 1: " in cli.complaint("place", stdin="{", code=1)
     assert "No such file" in cli.complaint("place", "/nowhere.json", code=1)
 
 
@@ -795,6 +810,7 @@ def main():
         children.run([writer, long, "65536"], check=True)
         cli = Cli(path)
         helps(cli)
+        wrong_commands(cli)
         wrong_use(cli)
         interactive(cli)
         unreachable(cli)

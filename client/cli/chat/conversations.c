@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/suggest.h"
 #include "cli/output/console.h"
 #include "cli/output/out.h"
 #include "cli/output/table.h"
@@ -265,6 +266,19 @@ static const struct action *find_action(const char *name)
     return NULL;
 }
 
+static enum exit_code no_such_action(const struct verb *verb, const char *name)
+{
+    struct suggest near;
+
+    suggest_init(&near, name);
+    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
+        suggest_try(&near, actions[i].name);
+    if (near.word != NULL)
+        return options_misuse(verb, "there is no command '%s', did you mean '%s'?", name,
+                              near.word);
+    return options_misuse(verb, "there is no command '%s', it must be one of %s", name, verb->args);
+}
+
 enum exit_code conversations_run(const struct verb *verb, int argc, char **argv)
 {
     struct conversation_list c = {.verb = verb,
@@ -281,8 +295,7 @@ enum exit_code conversations_run(const struct verb *verb, int argc, char **argv)
         return code;
     action = find_action(first == argc ? "list" : argv[first]);
     if (action == NULL)
-        return options_misuse(verb, "'%s' is unknown, it must be one of %s", argv[first],
-                              verb->args);
+        return no_such_action(verb, argv[first]);
     n = first == argc ? 0 : argc - first - 1;
     if (n < action->n_min || n > action->n_max)
         return options_misuse(verb, "usage of %s: %s %s", action->name, action->name, action->args);

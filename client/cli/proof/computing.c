@@ -152,24 +152,35 @@ static bool computing_fetch_all(struct computing *c)
     return is_good;
 }
 
-static bool computing_gather(struct computing *c, int n, char **args)
+/* What has a '/' is no id. */
+static bool computing_is_file(const char *arg)
+{
+    return strcmp(arg, "-") == 0 || strchr(arg, '/') != NULL || access(arg, R_OK) == 0;
+}
+
+/* Before a server is asked or started, so that a wrong file is said at once. */
+static bool computing_read_files(struct computing *c, int n, char **args)
 {
     struct error err;
 
     for (int i = 0; i < n; i++) {
-        const bool is_file = strcmp(args[i], "-") == 0 || access(args[i], R_OK) == 0;
-
-        if (is_file && proof_jobs_read(&c->jobs, args[i], &err) != STATUS_OK) {
+        if (!computing_is_file(args[i]) && c->models.n > 0) {
+            console_error("%s: %s", args[i], strerror(ENOENT));
+            return false;
+        }
+        if (computing_is_file(args[i]) && proof_jobs_read(&c->jobs, args[i], &err) != STATUS_OK) {
             console_error("%s", err.text);
             return false;
         }
-        if (!is_file && c->models.n > 0) {
-            console_error("%s: %s", args[i], strerror(errno));
-            return false;
-        }
-        if (!is_file && !computing_fetch(c, args[i]))
-            return false;
     }
+    return true;
+}
+
+static bool computing_fetch_ids(struct computing *c, int n, char **args)
+{
+    for (int i = 0; i < n; i++)
+        if (!computing_is_file(args[i]) && !computing_fetch(c, args[i]))
+            return false;
     return n > 0 || computing_fetch_all(c);
 }
 
@@ -241,10 +252,10 @@ const char *computing_misuse(const struct computing *c, int n)
 
 bool computing_open(struct computing *c, int n, char **args)
 {
-    if (c->models.n > 0 && !computing_serve(c))
+    if (!computing_read_files(c, n, args) || (c->models.n > 0 && !computing_serve(c)))
         return false;
     c->channel = connection_open(&c->connection);
-    return c->channel != NULL && computing_gather(c, n, args);
+    return c->channel != NULL && computing_fetch_ids(c, n, args);
 }
 
 void computing_deinit(struct computing *c)

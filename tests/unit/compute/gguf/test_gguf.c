@@ -583,7 +583,10 @@ START_TEST(bad_files_are_refused)
     ck_assert_int_eq(gguf_open(&g, "/nowhere/model.gguf", &err), STATUS_NOT_FOUND);
     ck_assert_str_eq(err.text, "/nowhere/model.gguf: No such file or directory");
     ck_assert_int_eq(gguf_open(&g, "/", &err), STATUS_NOT_FOUND);
-    ck_assert_str_eq(err.text, "/: config.json: No such file or directory");
+    ck_assert_str_eq(
+        err.text,
+        "/: the folder holds no model: it has no config.json (a model is a .gguf file, or a "
+        "folder with config.json, tokenizer.json and *.safetensors)");
     ck_assert_int_eq(gguf_open(&g, "/dev/null", &err), STATUS_INVALID);
     ck_assert_str_eq(err.text, "/dev/null: not a regular file");
     make_fifo_path(path);
