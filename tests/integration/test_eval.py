@@ -132,6 +132,28 @@ def odd_files(e, folder):
         e.refused("-t", f"{form}:{write(folder, name, text)}", "--to", "jsonl", says=says, verb="convert")
 
 
+def task_names(e, folder):
+    """ParlAI's names find what ParlAI has downloaded or been given; else the error says how to get it."""
+    tasks = os.path.join(folder, "data/bAbI/tasks_1-20_v1-2")
+    for size, extra in ("", 1), ("-10k", 3):
+        os.makedirs(f"{tasks}/en-valid{size}-nosf")
+        for n in range(1, 21):
+            write(f"{tasks}/en-valid{size}-nosf", f"qa{n}_valid.txt", f"1 Mary is in room {n}.\n2 Where is Mary?\troom {n}\n" * extra)
+    here = ["--datapath", f"{folder}/data", "-m", "repeat_label"]
+    for task, exs in ("babi:task1k:2", 1), ("babi:Task10k:20", 3), ("babi", 20), ("babi:all10k", 60), ("babi:task1k:1,babi:task10k:2", 4):
+        got = json.loads(e.report("-t", task, *here))
+        assert (got["exs"], got["accuracy"]) == (exs, 1), (task, got)
+    for task, says in (("babi:task1k:21", "there is no task 'babi:task1k:21' here"), ("babi:task1k:1x", "there is no task"), ("babi:task1k:1,", "no name"),
+                       ("integration_tests", "--task integration_tests --outfile"), ("fromfile:parlaiformat", "--fromfile-datapath FILE")):
+        e.refused("-t", task, *here, says=says)
+    e.refused("-t", "babi:task10k:1", "-dt", "test", *here, says="qa1_test.txt is not there: --datapath names")
+    e.refused("-t", "babi:task10k:1", "--datapath", "/" + "x" * 2000, says="--datapath is longer")
+    write(folder, "own_valid.txt", "text:a\tlabels:b\tepisode_done:True\n")
+    for more in ["-ffdp", f"{folder}/own", "-ffdt", "true"], ["--fromfile-datapath", f"{folder}/own_valid.txt"]:
+        assert json.loads(e.report("-t", "fromfile:parlaiformat", *more))["exs"] == 1
+    assert json.loads(e.report("-t", "fromfile:Fbformat", "-ffdp", f"{tasks}/en-valid-nosf/qa1_valid.txt"))["exs"] == 1
+
+
 def refusals(e, golden, folder):
     """Bad input is one line that says where, and never a count."""
     task = f"parlai:{golden}/dialogues.txt"
@@ -169,7 +191,7 @@ def refusals(e, golden, folder):
         told = e.run("eval", "-t", f"{task},parlai:{golden}/second.txt", "-mtw", "1,2", *more).stderr
         assert ("--multitask-weights has no effect" in told) == is_ignored, told
     e.refused("-pyt", task, "-t", task, says="exclude each other: give one")
-    e.refused("-pyt", "babi", says="there is no task 'babi'")
+    e.refused("-pyt", "squad", says="convert_data_to_parlai_format --task squad --outfile FILE")
     e.refused("-pytd", "babi:Default", says="Python classes cannot be loaded")
 
 
@@ -240,8 +262,10 @@ def streams(e, golden, folder):
     for kind in ("pop", "index"):
         squashed = ["-t", f"parlai:{source}", "-dt", "valid:stream", "--squash", "true", "--batch-sort-cache", kind, "-bs", 4]
         assert json.loads(e.report(*squashed))["exs"] == 28
-        batches = [json.loads(line)["rows"] for line in e.run("display", *squashed, "-blr", 2, "-ne", 28, "--json").stdout.splitlines()]
-        assert sum(len(rows) for rows in batches) == 28 and len(batches) == 7, batches
+        for width in (1, 2, 5, 1000):
+            batches = [json.loads(line)["rows"] for line in e.run("display", *squashed, "-blr", width, "-ne", 28, "--json").stdout.splitlines()]
+            spread = [max(lengths) - min(lengths) for lengths in ([len(row["text"].split()) for row in rows] for rows in batches)]
+            assert sum(len(rows) for rows in batches) == 28 and max(spread) <= 2 * (width - 1) and (width < 1000 or len(batches) == 7), (width, spread)
     e.refused("-t", f"parlai:{source}", "--batch-sort-cache", "pop", says="stream")
     e.refused("-t", f"parlai:{source}", "--batch-sort-cache", "shelf", says="pop, index")
     write(folder, "dialogues.txt", "text:only\tlabels:one\tepisode_done:True\n")
@@ -334,6 +358,7 @@ def main():
         simple_agents(e, golden)
         dictionaries(e, golden, folder)
         files(e, golden, folder)
+        task_names(e, folder)
         refusals(e, golden, folder)
         odd_files(e, folder)
         display(e, folder)

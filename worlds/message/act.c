@@ -181,6 +181,20 @@ enum status act_remove(struct act *a, const char *name, size_t len, bool *ret_wa
     return STATUS_OK;
 }
 
+static bool act_is_white(char ch)
+{
+    return ch == ' ' || (ch >= '\t' && ch <= '\r');
+}
+
+uint32_t act_count_words(struct text t)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < t.len && n < UINT32_MAX; i++)
+        n += !act_is_white(t.text[i]) && (i == 0 || act_is_white(t.text[i - 1]));
+    return n;
+}
+
 struct text act_text(const struct act *a)
 {
     const struct value *v = act_get(a, ACT_TEXT);

@@ -122,6 +122,8 @@ enum status act_remove(struct act *a, const char *name, size_t len, bool *ret_wa
 
 /* Shortcuts for the common fields. */
 struct text act_text(const struct act *a); /* {NULL, 0} if the text is missing or not a text */
+/* Returns how many words, with white space between them, a text has. */
+uint32_t act_count_words(struct text t);
 /* Returns labels, or eval_labels if there is no field labels; NULL if that field is missing or not
  * a list. */
 const struct value *act_labels(const struct act *a);

@@ -71,8 +71,8 @@ struct teacher_config {
     /* Has batch_act deal batches of similar length from the examples read ahead. For a stream whose
      * turns are episodes of their own; it takes the place of batch_sort there. */
     enum length_caching length_cache;
-    size_t length_range; /* default 5: rows of a batch differ by at most 2 (length_range - 1) words,
-                            except at the end of the data */
+    size_t
+        length_range; /* default 5: rows of a batch differ by at most 2 (length_range - 1) words */
 
     const char *data_file; /* path of a stream's data file; NULL: a file beside the source. The file
                               is built if it is missing or was built from another source */

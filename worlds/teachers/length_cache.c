@@ -106,18 +106,18 @@ size_t length_cache_take(struct length_cache *c, uint64_t which, void **out)
     return c->batch_size;
 }
 
-size_t length_cache_consolidate(struct length_cache *c, void **out)
+size_t length_cache_take_fullest(struct length_cache *c, void **out)
 {
-    size_t n = 0;
+    struct length_bucket *fullest = NULL;
+    size_t n;
 
-    for (size_t i = 0; i < c->n_buckets && n < c->batch_size; i++) {
-        size_t more = c->batch_size - n;
-
-        more = more < c->buckets[i].n ? more : c->buckets[i].n;
-        if (more > 0)
-            take_first(c, &c->buckets[i], more, out + n);
-        n += more;
-    }
+    for (size_t i = 0; i < c->n_buckets; i++)
+        if (fullest == NULL || c->buckets[i].n > fullest->n)
+            fullest = &c->buckets[i];
+    if (fullest == NULL || fullest->n == 0)
+        return 0;
+    n = fullest->n < c->batch_size ? fullest->n : c->batch_size;
+    take_first(c, fullest, n, out);
     return n;
 }
 

@@ -1,7 +1,7 @@
 /* Makes batches of similar length out of a stream. Items wait in buckets by length until one bucket
- * has a full batch. Two items of one bucket differ by at most 2 (range - 1) words. At the end of
- * the data, length_cache_consolidate joins neighbouring buckets. Every item comes out exactly once.
- * One thread. */
+ * has a full batch. Two items of one bucket, so of one batch, differ by at most 2 (range - 1)
+ * words. What is left at the end of the data comes in shorter batches. Every item comes out exactly
+ * once. One thread. */
 #ifndef WORLDS_TEACHERS_LENGTH_CACHE_H
 #define WORLDS_TEACHERS_LENGTH_CACHE_H
 
@@ -35,9 +35,10 @@ enum status length_cache_put(struct length_cache *c, uint32_t length, void *item
 /* Takes the oldest batch_size items of one full bucket, of number which % n_full by length. out has
  * room for batch_size items. Returns batch_size. n_full must be above 0 (asserted). */
 size_t length_cache_take(struct length_cache *c, uint64_t which, void **out);
-/* Takes the shortest batch_size items, or all if they are fewer, whatever their lengths. Returns
- * how many. For the end of the data. */
-size_t length_cache_consolidate(struct length_cache *c, void **out);
+/* Takes the oldest items, at most batch_size, of the bucket that has most (of several the
+ * shortest). Returns how many, 0 if there are none. For the end of the data, or of the memory for
+ * it. */
+size_t length_cache_take_fullest(struct length_cache *c, void **out);
 /* Calls give_up for each item that is left, in any order. The cache is then empty and holds no
  * memory. */
 void length_cache_clear(struct length_cache *c, void (*give_up)(void *item));

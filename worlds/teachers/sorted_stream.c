@@ -113,7 +113,7 @@ static enum status sorted_stream_read_one(struct sorted_stream *s, struct error 
     rc = sorted_stream_keep(&k, e, err);
     episodes_release(lease);
     if (rc == STATUS_OK)
-        rc = length_cache_put(&s->cache, count_words(act_text(&k->example.act)), k, err);
+        rc = length_cache_put(&s->cache, act_count_words(act_text(&k->example.act)), k, err);
     if (rc != STATUS_OK)
         kept_free(k);
     return rc;
@@ -140,7 +140,7 @@ static enum status sorted_stream_deal_batch(struct sorted_stream *s, void **out,
         if (sorted_stream_read_one(s, err) != STATUS_OK)
             return err->status;
     *ret_n = s->cache.n_full > 0 ? length_cache_take(&s->cache, which(s), out)
-                                 : length_cache_consolidate(&s->cache, out);
+                                 : length_cache_take_fullest(&s->cache, out);
     s->n_dealt++;
     atomic_store(&s->is_over, s->next == s->limit && s->cache.n == 0);
     return STATUS_OK;

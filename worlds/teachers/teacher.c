@@ -545,11 +545,13 @@ enum status teacher_open(struct teacher **out, const char *task,
 
     assert(config->n_shards > 0 && config->rank < config->n_ranks && config->batch_size > 0);
     if (task[prefix] != ':' || task[prefix + 1] == '\0' || (format == NULL && !is_data))
-        return error_set(
-            err, STATUS_NOT_FOUND,
-            "there is no task '%.80s', it must be one of: parlai:FILE, jsonl:FILE, fbdialog:FILE, "
-            "conversations:FILE, plugin:FILE.so, attached:NAME and data:FILE",
-            task);
+        return error_set(err, STATUS_NOT_FOUND,
+                         "there is no task '%.30s' here, only parlai:, jsonl:, fbdialog: and "
+                         "conversations:FILE, "
+                         "plugin:FILE.so, attached:NAME, data:FILE. 'parlai "
+                         "convert_data_to_parlai_format --task "
+                         "%.30s --outfile FILE' makes a parlai:FILE",
+                         task, task);
     t = try_alloc(1, sizeof(*t));
     if (t == NULL)
         return error_no_memory(err, sizeof(*t), "a teacher");

@@ -21,6 +21,7 @@
 #include "worlds/participant/speaker.h"
 #include "worlds/verbs/attached_agent.h"
 #include "worlds/verbs/attached_data.h"
+#include "worlds/verbs/task_names.h"
 
 enum { MAX_NAMES_BYTES = 1 << 20, MAX_WEIGHTS = 256, MAX_THREADS = 256, MAX_BATCH = 1 << 20 };
 
@@ -50,7 +51,11 @@ enum { MAX_NAMES_BYTES = 1 << 20, MAX_WEIGHTS = 256, MAX_THREADS = 256, MAX_BATC
 const struct option_row data_option_rows[] = {
     DATA("task|t", OPTION_TEXT, task, "TASK[,TASK]",
          "parlai:FILE, jsonl:FILE, fbdialog:FILE, conversations:FILE, plugin:FILE.so[:ARGUMENT], "
-         "attached:NAME[:ARGUMENT], or data:FILE once built"),
+         "attached:NAME[:ARGUMENT], data:FILE once built, babi:task10k:N or fromfile:parlaiformat"),
+    DATA("datapath", OPTION_TEXT, data_path, "FOLDER", "for babi: ParlAI's folder of data (data)"),
+    DATA("fromfile-datapath|ffdp", OPTION_TEXT, file_path, "FILE", "the file of a fromfile task"),
+    DATA("fromfile-datatype-extension|ffdt", OPTION_BOOL, has_datatype_extension, "BOOL",
+         "add _train.txt, _valid.txt or _test.txt to it (false)"),
     DATA("datatype|dt", OPTION_TEXT, datatype, "TYPE",
          "train, valid or test; then :stream, :ordered, :evalmode"),
     DATA("batchsize|bs", OPTION_U32, batch_size, "N", "conversations at the same time (1)"),
@@ -68,7 +73,7 @@ const struct option_row data_option_rows[] = {
     DATA("batch-sort-cache|bsc", OPTION_TEXT, batch_sort_cache, "KIND",
          "for a :stream of single turns: pop (random lengths) or index (lengths in turn)"),
     DATA("batch-length-range|blr", OPTION_U32, length_range, "N",
-         "for --batch-sort-cache: words by which neighbouring lengths may differ (5)"),
+         "for --batch-sort-cache: texts of a batch differ by at most 2 (N - 1) words (5)"),
     DATA("include-labels|incl", OPTION_BOOL, include_labels, "BOOL",
          "include labels in the context (true)"),
     DATA("context-length|clen", OPTION_I64, context_length, "N",
@@ -368,6 +373,9 @@ static void name_tasks(struct data_world *w, const struct text *tasks)
 
 enum status data_tasks_open(struct data_world *w, const struct data_options *o, struct error *err)
 {
+    const struct task_places places = {.data_path = o->data_path != NULL ? o->data_path : "data",
+                                       .file_path = o->file_path,
+                                       .has_datatype_extension = o->has_datatype_extension};
     struct teacher_config config;
     const char *task_list;
     struct text *tasks;
@@ -380,6 +388,8 @@ enum status data_tasks_open(struct data_world *w, const struct data_options *o, 
         (rc = parse_dynamic(&w->config.dynamic, o->dynamic, err)) != STATUS_OK ||
         (rc = parse_weights(&w->config, o->weights, &w->arena, err)) != STATUS_OK ||
         (rc = data_task(&task_list, o, &w->arena, err)) != STATUS_OK ||
+        (rc = task_names_resolve(&task_list, task_list, &places, config.datatype.fold, &w->arena,
+                                 err)) != STATUS_OK ||
         (rc = tasks_split(&tasks, &n, task_list, &w->arena, err)) != STATUS_OK)
         return rc;
     if (o->takes_first && n == 1)

@@ -24,6 +24,8 @@ struct dictionary;
 struct data_options {
     const char *task, *datatype, *dynamic, *metrics, *weights, *data_file, *batch_sort_cache;
     const char *pytorch_task, *pytorch_dataset;
+    const char *data_path, *file_path; /* of ParlAI's own tasks (task_names.h) */
+    bool has_datatype_extension;
     uint32_t batch_size, n_threads;
     bool batch_sort, include_labels, hide_labels, skip_bad, squash, aggregate_micro, stochastic;
     bool start_by_chance;

@@ -72,20 +72,6 @@ struct showing {
     uint64_t n_batches, n_rows, n_padding_rows, n_words, n_cells;
 };
 
-static size_t display_count_words(struct text t)
-{
-    size_t n = 0;
-    bool is_word = false;
-
-    for (size_t i = 0; i < t.len; i++) {
-        bool is_space = t.text[i] == ' ' || (t.text[i] >= '\t' && t.text[i] <= '\r');
-
-        n += !is_space && !is_word;
-        is_word = !is_space;
-    }
-    return n;
-}
-
 static struct text display_label_of(const struct act *a)
 {
     const struct value *labels = act_labels(a);
@@ -216,9 +202,8 @@ static void display_watch(void *arg, const struct world *w, uint32_t thread)
         rows[n_shown++] = (struct shown){
             .act = a,
             .slot = row.slot,
-            .bar = {
-                display_cut(display_count_words(act_text(a)), s->picture.text_truncate),
-                display_cut(display_count_words(display_label_of(a)), s->picture.label_truncate)}};
+            .bar = {display_cut(act_count_words(act_text(a)), s->picture.text_truncate),
+                    display_cut(act_count_words(display_label_of(a)), s->picture.label_truncate)}};
     }
     if (n_shown > 0)
         display_show(s, rows, n_shown, n - n_shown);

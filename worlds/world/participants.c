@@ -259,20 +259,6 @@ size_t participants_n_episodes(const struct participants *p)
     return participants_sum_tasks(p, true);
 }
 
-static bool is_white(char ch)
-{
-    return ch == ' ' || (ch >= '\t' && ch <= '\r');
-}
-
-static uint32_t n_words(struct text t)
-{
-    uint32_t n = 0;
-
-    for (size_t i = 0; i < t.len && n < UINT32_MAX; i++)
-        n += !is_white(t.text[i]) && (i == 0 || is_white(t.text[i - 1]));
-    return n;
-}
-
 static uint32_t cut_length(uint32_t length, size_t most)
 {
     return most != 0 && length > most ? (uint32_t)most : length;
@@ -289,9 +275,9 @@ void participants_lengths(const struct participants *p, const struct participant
     } else if (observation != NULL) {
         const struct value *labels = act_labels(observation);
 
-        out->text = cut_length(n_words(act_text(observation)), p->text_truncate);
+        out->text = cut_length(act_count_words(act_text(observation)), p->text_truncate);
         if (labels != NULL && labels->list.n > 0)
-            out->label = cut_length(n_words(labels->list.items[0]), p->label_truncate);
+            out->label = cut_length(act_count_words(labels->list.items[0]), p->label_truncate);
     }
 }
 
