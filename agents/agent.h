@@ -52,6 +52,13 @@ struct agent_config {
     /* For work around compiling constraints; outlives the agent. NULL: they are compiled where they
      * are asked for. */
     const struct agent_background *background;
+    /* Has the loop call woken; any thread. NULL where nobody does so. Outlives the agent. */
+    void (*wake)(void *arg);
+    void *wake_arg;
+    /* The name of the principal with this salt, valid during the call; NULL: it has none. For what
+     * outlives the process; loop. NULL: all clones are one principal's, whose salt is 0. */
+    const char *(*owner_name)(void *arg, uint64_t salt);
+    void *owner_arg;
     /* What compiles them elsewhere; outlives the agent. NULL: this process does. */
     const struct agent_compiler *compiler;
     const struct env *env;
@@ -97,6 +104,8 @@ struct agent_type {
     /* Optional: does a little work ahead for later steps, see base/prefault.h. Runs on a thread of
      * its own. */
     bool (*work_ahead)(struct agent *a, bool is_busy);
+    /* Optional: config->wake was called. Loop. */
+    void (*woken)(struct agent *a);
 
     /* The clone: O(1). clone_open, clone_close and clone_info are optional. */
     enum status (*clone_open)(struct clone *c, const struct clone_config *config,

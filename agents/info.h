@@ -9,6 +9,7 @@
 #include "agents/message.h"
 #include "agents/options.h"
 #include "compute/backend/backend.h"
+#include "compute/kv/traces.h"
 
 struct reply_format;
 
@@ -49,7 +50,14 @@ struct cache_info {
     size_t slot_bytes, slots, slots_free; /* of recurrent state; 0: the model has none */
     size_t snapshots;                     /* slots that cached pages have */
     uint64_t snapshots_made, snapshots_evicted, snapshots_used;
-    uint64_t lookup_tokens, hit_tokens; /* tokens of prompts: looked up, and found */
+    uint64_t lookup_tokens, hit_tokens;        /* tokens of prompts: looked up, and found */
+    uint64_t hit_host_tokens, hit_disk_tokens; /* of those found: on host pages, and on disk */
+    /* On disk: pages that fit, that are there, that were removed at the start; pages since then. */
+    size_t disk_pages, disk_pages_used, disk_pages_dropped;
+    uint64_t disk_written, disk_read, disk_evicted, disk_failed, disk_broken, disk_skipped;
+    uint64_t missed_tokens[N_KV_MISSES]; /* of prompts; with pages on disk alone */
+    double saved_s; /* what computing hit_disk_tokens would have taken, at the rate of prompts so
+                       far */
 };
 
 struct agent_info {

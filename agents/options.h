@@ -34,6 +34,9 @@ struct agent_options {
     size_t kv_bytes;     /* ceiling of the KV pages; 0: an eighth of the memory, at most 4 GiB */
     /* Host pages behind a device's memory, for pages that no clone holds. */
     size_t kv_host_bytes;
+    size_t kv_disk_bytes;       /* KV pages on disk, of each model; 0: none */
+    const char *kv_disk_folder; /* where, a folder for each model's name in it; NULL: none */
+    bool kv_disk_is_in_data;    /* in its folder kv, since it has other files */
     enum kv_type kv_type;
     bool no_prefix_cache; /* clones do not find pages that others computed */
     enum speculate speculate;

@@ -37,9 +37,9 @@ struct agent_text {
     /* Optional. INVALID for a chat template that cannot be compiled: open takes it, since raw
      * prompts need none. */
     enum status (*check_template)(const struct agent *a, struct error *err);
-    /* Gets what a turn with a constraint needs beside its place in a step. Where that is not there
-     * at once, prepare sets turn->is_preparing, and the kind calls agent_turn_prepared once, later,
-     * unless unprepare was called. */
+    /* Gets what a turn with a constraint, or one that wants_preparing, needs beside its place in a
+     * step. Where that is not there at once, prepare sets turn->is_preparing, and the kind calls
+     * agent_turn_prepared once, later, unless unprepare was called. */
     enum status (*prepare)(struct clone *c, struct agent_turn *turn, struct error *err);
     void (*unprepare)(struct clone *c, struct agent_turn *turn);
 };

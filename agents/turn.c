@@ -98,7 +98,8 @@ static enum status agent_turn_submit(struct agent_turn *t, struct error *err)
 
 static enum status agent_turn_prepare(struct agent_turn *t, struct error *err)
 {
-    if (t->state != AGENT_TURN_OBSERVED || t->seen.sampling.constraint == NULL)
+    if (t->state != AGENT_TURN_OBSERVED ||
+        (t->seen.sampling.constraint == NULL && !t->wants_preparing))
         return STATUS_OK;
     return t->clone->agent->type->text->prepare(t->clone, t, err);
 }

@@ -127,9 +127,10 @@ struct reply {
     struct reply_token *tokens; /* [n_tokens] */
     size_t n_tokens, cap_tokens;
     enum finish finish;
-    uint32_t n_prompt, n_cached;     /* tokens of the whole prompt; of those, not computed again */
-    uint32_t n_prefilled;            /* tokens of the prompt in KV pages so far */
-    const struct text_score *scores; /* [n_scores], as many as are complete, in order */
+    uint32_t n_prompt, n_cached; /* tokens of the whole prompt; of those, not computed again */
+    uint32_t n_cached_host, n_cached_disk; /* of n_cached: from host pages, and from disk */
+    uint32_t n_prefilled;                  /* tokens of the prompt in KV pages so far */
+    const struct text_score *scores;       /* [n_scores], as many as are complete, in order */
     size_t n_scores;
     const float *embedding; /* [n_embedding], once it is complete; not normalised */
     size_t n_embedding;
@@ -174,6 +175,7 @@ struct agent_turn {
     enum agent_turn_state state;
     struct clone *clone;    /* once observed */
     bool is_preparing;      /* asked, and not submitted yet: see agents/text.h */
+    bool wants_preparing;   /* set by observe: prepare is called, as for a constraint */
     uint32_t n_steps;       /* of all its requests that have ended */
     uint64_t first_step_us; /* of the first request that had a step; 0: none had */
     /* Once asked. */

@@ -8,6 +8,32 @@
 
 enum { LM_MAX_WAITING = 1024, LM_MAX_ITL_US = 200 * 1000 };
 
+static void lm_disk_info(const struct lm *m, struct cache_info *out)
+{
+    const struct lm_disk *d = &m->cache.disk;
+    const uint64_t n_read = atomic_load(&m->n_read_tokens);
+    struct kv_disk_usage usage;
+
+    out->hit_host_tokens = m->n_host_hits;
+    out->hit_disk_tokens = m->n_disk_hits;
+    if (!lm_disk_is_open(d))
+        return;
+    kv_disk_usage(d->store, &usage);
+    out->disk_pages = usage.n_slots;
+    out->disk_pages_used = usage.n_full;
+    out->disk_pages_dropped = usage.n_dropped;
+    out->disk_written = usage.n_written;
+    out->disk_read = usage.n_read;
+    out->disk_evicted = usage.n_evicted;
+    out->disk_failed = usage.n_failed;
+    out->disk_broken = usage.n_broken;
+    out->disk_skipped = d->n_unsaved_lost;
+    memcpy(out->missed_tokens, d->n_missed_tokens, sizeof(out->missed_tokens));
+    if (n_read > 0)
+        out->saved_s =
+            (double)m->n_disk_hits * (double)atomic_load(&m->read_us) * 1e-6 / (double)n_read;
+}
+
 static void lm_info(const struct agent *a, struct agent_info *out)
 {
     const struct lm *m = container_of(a, const struct lm, base);
@@ -64,6 +90,7 @@ static void lm_info(const struct agent *a, struct agent_info *out)
         .lookup_tokens = m->n_prefix_queries,
         .hit_tokens = m->n_prefix_hits,
     };
+    lm_disk_info(m, &out->cache);
     memcpy(out->version, m->version, sizeof(out->version));
     memcpy(out->products, m->figures.products, sizeof(out->products));
 }
@@ -192,5 +219,6 @@ const struct agent_type lm_agent = {
     .batch_act = lm_batch_act,
     .stepped = lm_stepped,
     .work_ahead = lm_work_ahead,
+    .woken = lm_woken,
     .text = &lm_text,
 };

@@ -8,6 +8,8 @@
 #ifndef AGENTS_LM_LM_H
 #define AGENTS_LM_LM_H
 
+#include <stdatomic.h>
+
 #include "agents/agent.h"
 #include "agents/lm/cache/pages.h"
 #include "agents/lm/chat/prompt.h"
@@ -76,11 +78,13 @@ struct lm {
     const char *rank_text; /* [rank_text_len] their template */
     size_t rank_text_len;
     char version[65];
+    char file_version[65]; /* of the file alone */
     struct lm_system *default_system;
     struct lm_systems systems;
     struct grammars *grammars;
     struct known_logprobs *known; /* of prompts; NULL: switched off with the prefix cache */
     uint64_t n_prefix_queries, n_prefix_hits; /* tokens of prompts */
+    uint64_t n_host_hits, n_disk_hits;        /* of the hits: from host pages, and from disk */
     uint64_t n_losses_seen;                   /* the part of n_losses that the loop has handled */
     struct backend_statistics figures;        /* read between two steps */
     enum speculate speculate;
@@ -93,6 +97,8 @@ struct lm {
     struct drawn *drawn;          /* [max_logits] */
     struct draft_cost cost;
     bool is_reading; /* the last step read prompts */
+    /* Of steps that read prompts and little else; a page of metrics may be a step behind. */
+    atomic_uint_fast64_t read_us, n_read_tokens;
     /* How often all pages and host pages became invalid. Written in a step, read between two steps.
      */
     uint64_t n_losses;
@@ -220,6 +226,8 @@ struct lm_turn {
     struct matcher *matcher;       /* NULL: the reply is free */
     struct lm_reasoning reasoning; /* before matcher binds */
     struct grammar_waiter waiter;  /* while its constraint is being compiled */
+    struct lm_disk_waiter reading; /* while pages of its prompt are read from disk */
+    bool waits_for_grammar;
     struct agent_turn *agent_turn; /* whose it is */
     struct detokenizer detokenizer;
     struct lm_scoring scoring;
@@ -309,6 +317,11 @@ void lm_reasoning_accept(const struct lm *m, struct lm_turn *t, int32_t id);
 enum status lm_open(struct agent *a, const struct agent_config *config, struct error *err);
 void lm_close(struct agent *a);
 
+/* open_disk.c */
+/* KV pages on disk, of a model that is open but for them. */
+enum status lm_open_disk(struct lm *m, const struct agent_config *config,
+                         struct error *err) MUST_CHECK;
+
 /* device.c. Call both between two steps. */
 void lm_read_statistics(struct lm *m);
 /* If a step has lost all pages and host pages, takes them from all clones. */
@@ -338,6 +351,7 @@ enum status lm_recall(struct clone *c, struct agent_turn *t, const void *trace, 
                       struct error *err);
 enum status lm_prepare(struct clone *c, struct agent_turn *t, struct error *err);
 void lm_unprepare(struct clone *c, struct agent_turn *t);
+void lm_woken(struct agent *a);
 /* In reserve: adopts published pages of the turn's ids, and corrects its counts if its own pages
  * were evicted while it waited. */
 void lm_turn_resume(struct lm *m, struct agent_turn *turn);

@@ -282,6 +282,12 @@ static enum status open_turn(struct lm_turn *t, struct lm *m, struct agent_turn 
                         c->ids, t->n_prompt, turn->arena, err);
 }
 
+/* How many ids cached pages may cover, with the last one, which is computed in any case. */
+static size_t lm_observe_n_known(const struct lm_turn *t)
+{
+    return lm_results_are_pending(t) ? t->results.n_taken + 1 : lm_scores_known(t);
+}
+
 /* Adopts published pages of the turn's ids; other clones may have computed them while the row
  * waited. */
 static void lm_observe_find_pages(struct lm *m, struct agent_turn *turn, bool may_reload)
@@ -289,15 +295,21 @@ static void lm_observe_find_pages(struct lm *m, struct agent_turn *turn, bool ma
     struct lm_clone *c = lm_observe_clone_of(&turn->row);
     struct reply *r = &turn->reply;
     const struct lm_turn *t = turn->row.turn;
+    const size_t n_known = lm_observe_n_known(t);
     uint32_t n_before = c->pages.kv.n_tokens, n_found;
+    struct lm_found found = {0};
 
-    lm_cache_find(&m->cache, &c->pages, c->ids,
-                  lm_results_are_pending(t) ? t->results.n_taken + 1 : lm_scores_known(t),
-                  may_reload);
     if (n_before < r->n_prefilled)
         n_before = r->n_prefilled; /* a preempted row finds its own pages again */
+    lm_cache_find(&m->cache, &c->pages, c->ids, n_known, may_reload, n_before, &found);
+    if (may_reload)
+        (void)lm_cache_read_ahead(&m->cache, &c->pages, c->ids, n_known, false);
     if (c->pages.kv.n_tokens <= n_before || n_before >= t->n_prompt)
         return;
+    r->n_cached_host += found.n_host;
+    r->n_cached_disk += found.n_disk;
+    m->n_host_hits += found.n_host;
+    m->n_disk_hits += found.n_disk;
     n_found = (c->pages.kv.n_tokens < t->n_prompt ? c->pages.kv.n_tokens : t->n_prompt) - n_before;
     m->n_prefix_hits += n_found;
     r->n_cached += n_found;
@@ -315,6 +327,7 @@ void lm_turn_resume(struct lm *m, struct agent_turn *turn)
     if (!t->has_begun && c->pages.kv.n_tokens < r->n_cached) {
         m->n_prefix_queries += r->n_cached - c->pages.kv.n_tokens;
         r->n_cached = r->n_prefilled = c->pages.kv.n_tokens;
+        r->n_cached_host = r->n_cached_disk = 0;
     }
     lm_results_share(m, c, &t->results);
     lm_observe_find_pages(m, turn, true);
@@ -445,6 +458,8 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     turn->reply.finish = FINISH_NONE;
     m->n_prefix_queries += t->n_prompt - c->pages.kv.n_tokens;
     lm_observe_find_pages(m, turn, false);
+    turn->wants_preparing =
+        lm_cache_read_ahead(&m->cache, &c->pages, c->ids, lm_observe_n_known(t), true);
     lm_clone_pages_wait(&c->pages, &m->cache, false);
 out:
     lm_system_unref(&m->systems, system);
@@ -452,12 +467,21 @@ out:
     return rc;
 }
 
+/* Nothing is waited for any more. */
+static void lm_observe_forget(struct lm_turn *t)
+{
+    grammars_forget(&t->waiter);
+    if (link_is_on(&t->reading.link))
+        list_remove(&t->reading.link);
+}
+
 static void close_turn(struct lm *m, struct agent_turn *turn)
 {
     struct lm_turn *t = turn->row.turn;
 
     lm_snapshots_drop(m, t);
-    grammars_forget(&t->waiter);
+    lm_observe_forget(t);
+    lm_cache_end_reading(&m->cache, &lm_observe_clone_of(&turn->row)->pages);
     matcher_close(t->matcher);
     detokenizer_deinit(&t->detokenizer);
     buf_deinit(&t->piece);
@@ -604,31 +628,64 @@ static void on_grammar(struct grammar_waiter *w, struct grammar *g, const struct
     struct lm_turn *t = container_of(w, struct lm_turn, waiter);
     struct error why = *err;
 
+    t->waits_for_grammar = false;
     if (g != NULL)
         /* A failure is reported in why. */
         (void)!matcher_open(&t->matcher, g, t->agent_turn->arena, &why);
-    agent_turn_prepared(t->agent_turn, &why);
+    if (why.status != STATUS_OK && link_is_on(&t->reading.link))
+        list_remove(&t->reading.link);
+    if (!link_is_on(&t->reading.link))
+        agent_turn_prepared(t->agent_turn, &why);
+}
+
+static void on_pages_read(struct lm_disk_waiter *w)
+{
+    const struct error none = {0};
+    struct lm_turn *t = container_of(w, struct lm_turn, reading);
+
+    if (!t->waits_for_grammar)
+        agent_turn_prepared(t->agent_turn, &none);
+}
+
+static enum status prepare_constraint(struct lm *m, struct clone *base, struct agent_turn *turn,
+                                      struct error *err)
+{
+    struct lm_turn *t = turn->row.turn;
+    struct grammar *g;
+
+    t->waiter.ready = on_grammar;
+    t->waiter.tenant = base->flow.tenant;
+    t->waiter.is_unbounded = turn->seen.is_accepted;
+    if (grammars_get(&g, m->grammars, turn->seen.sampling.constraint, &t->waiter, err) != STATUS_OK)
+        return err->status;
+    t->waits_for_grammar = g == NULL;
+    return g == NULL ? STATUS_OK : matcher_open(&t->matcher, g, turn->arena, err);
 }
 
 enum status lm_prepare(struct clone *base, struct agent_turn *turn, struct error *err)
 {
     struct lm *m = lm_observe_lm_of(container_of(base, struct lm_clone, base));
     struct lm_turn *t = turn->row.turn;
-    struct grammar *g;
+    enum status rc = STATUS_OK;
 
     t->agent_turn = turn;
-    t->waiter.ready = on_grammar;
-    t->waiter.tenant = base->flow.tenant;
-    t->waiter.is_unbounded = turn->seen.is_accepted;
-    if (grammars_get(&g, m->grammars, turn->seen.sampling.constraint, &t->waiter, err) != STATUS_OK)
-        return err->status;
-    turn->is_preparing = g == NULL;
-    return g == NULL ? STATUS_OK : matcher_open(&t->matcher, g, turn->arena, err);
+    t->reading.ready = on_pages_read;
+    if (turn->seen.sampling.constraint != NULL)
+        rc = prepare_constraint(m, base, turn, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (turn->wants_preparing)
+        lm_disk_wait(&m->cache.disk, &t->reading);
+    turn->is_preparing = t->waits_for_grammar || turn->wants_preparing;
+    return STATUS_OK;
 }
 
 void lm_unprepare(struct clone *base, struct agent_turn *turn)
 {
-    struct lm_turn *t = turn->row.turn;
+    lm_observe_forget(turn->row.turn);
+}
 
-    grammars_forget(&t->waiter);
+void lm_woken(struct agent *a)
+{
+    lm_disk_woken(&container_of(a, struct lm, base)->cache.disk);
 }

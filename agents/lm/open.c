@@ -316,6 +316,7 @@ static enum status read_version(struct lm *m, struct model_hasher *hasher, struc
 
     if (model_hasher_take(hasher, m->version, err) != STATUS_OK)
         return err->status;
+    memcpy(m->file_version, m->version, sizeof(m->file_version));
     if (m->named_template.len == 0)
         return STATUS_OK;
     if (sha256_open(&s, err) != STATUS_OK)
@@ -459,6 +460,8 @@ enum status lm_open(struct agent *a, const struct agent_config *config, struct e
         m->pooling = choose_pooling(m, config->options.pooling);
         m->is_embedder = file_pooling(m) != POOLING_NONE;
     }
+    if (rc == STATUS_OK)
+        rc = lm_open_disk(m, config, err);
     if (rc == STATUS_OK)
         lm_read_statistics(m);
     model_hasher_close(hasher);

@@ -21,6 +21,7 @@ enum {
      * tokens read so many keys and values that they take as long as decode rows of a few
      * conversations. */
     MIN_CHUNK = 2,
+    LEAST_READ = 128, /* positions of a step whose time is that of a prompt's */
 };
 
 static struct lm_clone *lm_step_clone_of(const struct row *row)
@@ -513,8 +514,8 @@ static enum status restart(struct lm *m, struct error *err)
 }
 
 /* Carries out the copies, then computes the rows. A device that failed is opened again at once, or,
- * if that fails, at each step. If copies to or from host pages were lost, it is unknown which page
- * holds what, and all pages are invalidated. */
+ * if that fails, at each step. If copies to or from the host's memory were lost, it is unknown
+ * which page holds what, and all pages are invalidated. */
 static enum status forward(struct lm *m, size_t n, struct error *err)
 {
     const size_t n_copies = m->cache.n_copies;
@@ -558,6 +559,10 @@ void lm_batch_act(struct agent *a, struct row *const *rows, size_t n)
             rows[i]->outcome = ROW_FAILED;
         else if (t->finish != FINISH_NONE)
             rows[i]->outcome = ROW_DONE;
+    }
+    if (m->is_reading && rc == STATUS_OK && n_positions >= LEAST_READ) {
+        (void)atomic_fetch_add(&m->read_us, env_now_us(a->env) - start_us);
+        (void)atomic_fetch_add(&m->n_read_tokens, n_positions);
     }
     if (is_pure && rc == STATUS_OK)
         draft_cost_learn(&m->cost, n_positions, env_now_us(a->env) - start_us);
@@ -627,6 +632,8 @@ void lm_stepped(struct agent *a, struct row *row)
     uint32_t n_before;
 
     lm_notice_losses(m);
+    if (m->cache.n_copies == 0) /* none is queued for the next step */
+        lm_disk_stepped(&m->cache.disk);
     n_before = c->pages.kv.n_tokens;
     if (t->n_computed == 0 && t->copy.from >= 0) /* the step failed, so its copies failed */
         lm_clone_pages_cut(&c->pages, &m->cache, n_before / KV_PAGE_TOKENS * KV_PAGE_TOKENS);
@@ -636,6 +643,7 @@ void lm_stepped(struct agent *a, struct row *row)
     kv_seq_cut(m->cache.pages, &c->pages.kv,
                c->pages.kv.n_tokens); /* releases the pages of rejected draft tokens */
     lm_cache_publish(&m->cache, &c->pages, c->ids, n_before);
+    lm_disk_write(&m->cache.disk);
     lm_snapshots_stepped(m, c, t, n_before);
     if (r->n_prefilled < t->n_prompt && r->n_prefilled < c->pages.kv.n_tokens)
         r->n_prefilled = c->pages.kv.n_tokens < t->n_prompt ? c->pages.kv.n_tokens : t->n_prompt;

@@ -203,6 +203,12 @@ struct backend_type {
      * back. */
     void (*kv_offload)(struct backend *b, struct kv *kv, int32_t page, int32_t slot);
     void (*kv_reload)(struct backend *b, struct kv *kv, int32_t slot, int32_t page);
+    /* Optional, all or none, of a backend whose pages are in the host's memory: a page in all
+     * layers as bytes, in this type's own form. kv_read runs on any one thread, also while a step
+     * runs that does not write the page. */
+    size_t (*kv_image_bytes)(const struct kv *kv);
+    void (*kv_read)(const struct kv *kv, int32_t page, void *out);
+    void (*kv_write)(struct backend *b, struct kv *kv, int32_t page, const void *image);
 
     /* out[i] = table row ids[i]; ids is host memory. */
     void (*embed)(struct backend *b, const struct weight *table, const int32_t *ids, size_t n,

@@ -161,6 +161,9 @@ enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct 
 void cpu_kv_close(struct backend *b, struct kv *kv);
 bool cpu_kv_prepare(struct backend *b, struct kv *kv, bool is_busy);
 void cpu_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
+size_t cpu_kv_image_bytes(const struct kv *kv);
+void cpu_kv_read(const struct kv *kv, int32_t page, void *out);
+void cpu_kv_write(struct backend *b, struct kv *kv, int32_t page, const void *image);
 void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                   const struct buffer *v, const struct attend_row *rows, size_t n_rows);
 void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, const struct attention *how,

@@ -153,6 +153,33 @@ void cpu_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to
     memcpy(kv->base + (size_t)to_page * size, kv->base + (size_t)from_page * size, size);
 }
 
+size_t cpu_kv_image_bytes(const struct kv *kv)
+{
+    return kv->page_bytes;
+}
+
+void cpu_kv_read(const struct kv *kv, int32_t page, void *out)
+{
+    assert(is_page(kv, page));
+    memcpy(out, kv->base + (size_t)page * kv->page_bytes, kv->page_bytes);
+}
+
+/* Pages up to this one are in use now. */
+static void note_used(struct kv *kv, size_t n_here)
+{
+    size_t n_used = atomic_load(&kv->n_used);
+
+    while (n_used < n_here && !atomic_compare_exchange_weak(&kv->n_used, &n_used, n_here))
+        ;
+}
+
+void cpu_kv_write(struct backend *b, struct kv *kv, int32_t page, const void *image)
+{
+    assert(is_page(kv, page));
+    note_used(kv, (size_t)page + 1);
+    memcpy(kv->base + (size_t)page * kv->page_bytes, image, kv->page_bytes);
+}
+
 static struct kv_view kv_view_of(const struct kv *kv, size_t layer)
 {
     struct kv_view v;
@@ -440,14 +467,13 @@ static void store_piece(void *arg, size_t begin, size_t end)
 
 static void note_pages(struct kv *kv, const struct attend_row *rows, size_t n_rows)
 {
-    size_t n_here = 0, n_used = atomic_load(&kv->n_used);
+    size_t n_here = 0;
 
     for (const struct attend_row *r = rows; r < rows + n_rows; r++)
         for (size_t i = r->pos / KV_PAGE_TOKENS; i < cpu_sequence_pages_for(r->pos + r->n_tokens);
              i++)
             n_here = n_here > (size_t)r->pages[i] ? n_here : (size_t)r->pages[i] + 1;
-    while (n_used < n_here && !atomic_compare_exchange_weak(&kv->n_used, &n_used, n_here))
-        ;
+    note_used(kv, n_here);
 }
 
 void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,

@@ -12,6 +12,8 @@ static void run_copy(struct transformer *m, const struct kv_copy *c)
         op->kv_offload(m->backend, m->kv, c->from, c->to);
     else if (c->way == KV_RELOAD)
         op->kv_reload(m->backend, m->kv, c->from, c->to);
+    else if (c->way == KV_WRITE)
+        op->kv_write(m->backend, m->kv, c->to, c->image);
     else
         op->kv_copy(m->backend, m->kv, c->from, c->to);
 }

@@ -40,6 +40,16 @@ bool transformer_can_offload(const struct backend *b)
     return b->type->kv_offload != NULL;
 }
 
+size_t transformer_image_bytes(const struct transformer *m)
+{
+    return m->backend->type->kv_read != NULL ? m->backend->type->kv_image_bytes(m->kv) : 0;
+}
+
+void transformer_read_page(const struct transformer *m, int32_t page, void *out)
+{
+    m->backend->type->kv_read(m->kv, page, out);
+}
+
 static enum status model_open_device(struct transformer *m, struct error *err)
 {
     enum status rc = state_open_device(m, err);

@@ -35,6 +35,12 @@ size_t transformer_slot_bytes(const struct transformer *m);
 bool transformer_can_draw(const struct transformer *m);
 bool transformer_can_offload(const struct backend *b);
 
+/* Bytes of a page as transformer_read_page gives it; 0: the backend does not give its pages. */
+size_t transformer_image_bytes(const struct transformer *m);
+/* The page as KV_WRITE takes it back, on a backend of the same type and model. Any one thread, also
+ * during a call that does not write the page. */
+void transformer_read_page(const struct transformer *m, int32_t page, void *out);
+
 /* Copies pages first, in the order given, then runs all rows. Sums over rows stay within the
  * config's bounds (asserted). On failure no row has run, and the pages and slots that this call
  * writes hold nothing of use. INTERNAL: the device has failed; only transformer_restart or

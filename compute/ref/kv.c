@@ -98,6 +98,21 @@ void ref_kv_reload(struct backend *b, struct kv *kv, int32_t slot, int32_t page)
     memcpy(ref_page_of(kv, page), ref_kv_slot_of(kv, slot), kv->page_bytes);
 }
 
+size_t ref_kv_image_bytes(const struct kv *kv)
+{
+    return kv->page_bytes;
+}
+
+void ref_kv_read(const struct kv *kv, int32_t page, void *out)
+{
+    memcpy(out, ref_page_of(kv, page), kv->page_bytes);
+}
+
+void ref_kv_write(struct backend *b, struct kv *kv, int32_t page, const void *image)
+{
+    memcpy(ref_page_of(kv, page), image, kv->page_bytes);
+}
+
 static void store_head(const struct kv *kv, unsigned char *to, const float *from, size_t n)
 {
     float scale;

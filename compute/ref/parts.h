@@ -76,6 +76,9 @@ void ref_kv_close(struct backend *b, struct kv *kv);
 void ref_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
 void ref_kv_offload(struct backend *b, struct kv *kv, int32_t page, int32_t slot);
 void ref_kv_reload(struct backend *b, struct kv *kv, int32_t slot, int32_t page);
+size_t ref_kv_image_bytes(const struct kv *kv);
+void ref_kv_read(const struct kv *kv, int32_t page, void *out);
+void ref_kv_write(struct backend *b, struct kv *kv, int32_t page, const void *image);
 void ref_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                   const struct buffer *v, const struct attend_row *rows, size_t n_rows);
 void ref_kv_conv(struct backend *b, struct kv *kv, size_t layer, const struct weight *taps,

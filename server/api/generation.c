@@ -118,6 +118,8 @@ static void take_event(struct generation *g, struct choice *c, const struct turn
         c->timings = event->timings;
         c->n_prompt = event->usage.n_prompt;
         c->n_cached = event->usage.n_cached;
+        c->n_cached_host = event->usage.n_cached_host;
+        c->n_cached_disk = event->usage.n_cached_disk;
         c->n_said = event->usage.n_completion;
         c->n_thought = tools_thought_tokens(c->reader.completed, g->model->info.text.reply_format);
         break;
@@ -794,9 +796,23 @@ void generation_end_chunks(const struct generation *g, const char *object, struc
     json_write_around(w, "data: [DONE]\n\n");
 }
 
+/* cached_tokens, and which level of the cache answered where it was not memory alone. */
+void generation_write_cached(struct json_writer *w, uint64_t n_cached, uint64_t n_host,
+                             uint64_t n_disk)
+{
+    json_write_unsigned(w, "cached_tokens", n_cached);
+    if (n_host + n_disk == 0)
+        return;
+    json_begin_object(w, "cached_tokens_details");
+    json_write_unsigned(w, "memory_tokens", n_cached - n_host - n_disk);
+    json_write_unsigned(w, "host_tokens", n_host);
+    json_write_unsigned(w, "disk_tokens", n_disk);
+    json_end_object(w);
+}
+
 void generation_write_usage(const struct generation *g, struct json_writer *w)
 {
-    uint64_t n_prompt = 0, n_cached = 0, n_said = 0, n_thought = 0;
+    uint64_t n_prompt = 0, n_cached = 0, n_host = 0, n_disk = 0, n_said = 0, n_thought = 0;
 
     for (size_t i = 0; i < g->n_choices; i++) {
         const struct choice *c = &g->choices[i];
@@ -807,13 +823,15 @@ void generation_write_usage(const struct generation *g, struct json_writer *w)
             continue; /* count a prompt once */
         n_prompt += c->n_prompt;
         n_cached += c->n_cached;
+        n_host += c->n_cached_host;
+        n_disk += c->n_cached_disk;
     }
     json_begin_object(w, "usage");
     json_write_unsigned(w, "prompt_tokens", n_prompt);
     json_write_unsigned(w, "completion_tokens", n_said);
     json_write_unsigned(w, "total_tokens", n_prompt + n_said);
     json_begin_object(w, "prompt_tokens_details");
-    json_write_unsigned(w, "cached_tokens", n_cached);
+    generation_write_cached(w, n_cached, n_host, n_disk);
     json_end_object(w);
     json_begin_object(w, "completion_tokens_details");
     json_write_unsigned(w, "reasoning_tokens", n_thought);

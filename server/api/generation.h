@@ -26,11 +26,12 @@ struct choice {
     bool is_seeking;   /* its turn is computed again, and has not come to its place yet */
     uint64_t place;    /* index of the cursor behind what was written; the finish is one more */
     struct turn_reader reader;
-    uint32_t n_prompt, n_cached, n_said; /* tokens so far */
-    uint32_t n_thought;                  /* of n_said, once it is done */
-    size_t n_chars;                      /* of the text so far, counted over its tokens */
-    bool has_echoed;                     /* the stream has the prompt */
-    bool has_told_ids;                   /* the client has the prompt's ids */
+    uint32_t n_prompt, n_cached, n_said;   /* tokens so far */
+    uint32_t n_cached_host, n_cached_disk; /* of n_cached, once it is done */
+    uint32_t n_thought;                    /* of n_said, once it is done */
+    size_t n_chars;                        /* of the text so far, counted over its tokens */
+    bool has_echoed;                       /* the stream has the prompt */
+    bool has_told_ids;                     /* the client has the prompt's ids */
     enum finish finish;
     struct timings timings; /* once it is done */
     /* Divides the text into parts; NULL: it is text alone, or nothing was read yet. */
@@ -141,6 +142,10 @@ static inline bool request_wants_prompt_logprobs(const struct request *r)
 {
     return r->has_prompt_logprobs || r->no_reply || (r->echo && r->want_logprobs);
 }
+
+/* Writes cached_tokens, and cached_tokens_details where a level below the KV cache answered. */
+void generation_write_cached(struct json_writer *w, uint64_t n_cached, uint64_t n_host,
+                             uint64_t n_disk);
 
 /* What several APIs write. */
 /* Begins the object that is an answer in OpenAI's form, of this "object"; the caller ends it. */

@@ -356,6 +356,32 @@ enum status config_blame(const struct config *c, const char *key, struct error *
     }
 }
 
+/* Where KV pages are kept on disk. */
+static enum status place_kv_disk(struct config *c, struct error *err)
+{
+    struct agent_options *o = &c->options;
+
+    if (o->kv_disk_bytes == 0) {
+        o->kv_disk_folder = NULL; /* it has no effect alone */
+        return STATUS_OK;
+    }
+    if (o->no_prefix_cache)
+        (void)error_set(err, STATUS_INVALID,
+                        "is a level of the prefix cache: remove it, or --prefix-cache off");
+    else if (o->kv_disk_folder != NULL)
+        return STATUS_OK;
+    else if (c->data == NULL || strstr(c->data, "://") != NULL)
+        (void)error_set(
+            err, STATUS_INVALID,
+            "needs a folder: --kv-disk-dir DIR, or --data DIR in whose folder kv it is");
+    else {
+        o->kv_disk_folder = c->data;
+        o->kv_disk_is_in_data = true;
+        return STATUS_OK;
+    }
+    return config_blame(c, "kv_disk", err);
+}
+
 /* Checks combinations of settings. */
 static enum status check_together(const struct config *c, struct error *err)
 {
@@ -383,7 +409,7 @@ enum status config_parse(struct config *out, int argc, char *const *argv, char *
         config_set_from_file(&c, err) != STATUS_OK ||
         config_set_from_environment(&c, environment, err) != STATUS_OK ||
         config_set_from_flags(&c, argc, argv, err) != STATUS_OK ||
-        check_together(&c, err) != STATUS_OK) {
+        check_together(&c, err) != STATUS_OK || place_kv_disk(&c, err) != STATUS_OK) {
         config_deinit(&c);
         return err->status;
     }

@@ -215,6 +215,14 @@ enum status set_kv_host_bytes(struct config *c, const char *value, struct error 
     return STATUS_OK;
 }
 
+enum status set_kv_disk_dir(struct config *c, const char *value, struct error *err)
+{
+    if (*value == '\0')
+        return error_set(err, STATUS_INVALID, "names no directory");
+    c->options.kv_disk_folder = value;
+    return STATUS_OK;
+}
+
 enum status set_kv(struct config *c, const char *value, struct error *err)
 {
     return kv_type_of(&c->options.kv_type, value, err);

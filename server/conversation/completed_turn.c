@@ -277,6 +277,8 @@ enum status completed_turn_open(struct completed_turn **out, struct completed_tu
     r->usage = (struct usage){
         .n_prompt = reply->n_prompt,
         .n_cached = reply->n_cached,
+        .n_cached_host = reply->n_cached_host,
+        .n_cached_disk = reply->n_cached_disk,
         .n_completion = (uint32_t)reply->n_tokens,
     };
     r->total_bytes = (before == NULL ? 0 : before->total_bytes) + sizeof(*r) + request->size_bytes +

@@ -80,6 +80,8 @@ bool stored_request_matches(const struct stored_request *b, const struct turn_re
 
 struct usage {
     uint32_t n_prompt, n_cached, n_completion; /* tokens */
+    uint32_t n_cached_host, n_cached_disk;     /* of n_cached: not from the KV cache itself. 0 of a
+                                                  turn of an earlier process */
 };
 
 struct timings {

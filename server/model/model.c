@@ -306,6 +306,22 @@ static enum status model_work_long(void *self, struct job *job, struct error *er
     return STATUS_OK;
 }
 
+/* --- what the agent is woken for --- */
+
+/* On a thread of the agent's. */
+static void model_wake(void *arg)
+{
+    (void)uv_async_send(&((struct model *)arg)->wake); /* cannot fail */
+}
+
+static void on_wake(uv_async_t *wake)
+{
+    struct model *m = wake->data;
+
+    if (m->batcher != NULL) /* else it is being opened or closed */
+        m->agent->type->woken(m->agent);
+}
+
 /* --- loading --- */
 
 static bool work_ahead(void *arg, bool is_busy)
@@ -371,13 +387,14 @@ static void free_model(struct model *m)
 
 static void model_open_handles(struct model *m, uv_loop_t *loop)
 {
-    (void)uv_timer_init(loop, &m->now_timer); /* none can fail: the descriptor can be polled */
+    (void)uv_async_init(loop, &m->wake, on_wake); /* the worker's mailbox made what can fail */
+    (void)uv_timer_init(loop, &m->now_timer);     /* none can fail: the descriptor can be polled */
     (void)uv_idle_init(loop, &m->inline_step);
     (void)uv_idle_init(loop, &m->ended);
     (void)uv_poll_init(loop, &m->alarm, m->alarm_fd);
-    m->now_timer.data = m->inline_step.data = m->ended.data = m->alarm.data = m;
+    m->now_timer.data = m->inline_step.data = m->ended.data = m->alarm.data = m->wake.data = m;
     (void)uv_poll_start(&m->alarm, UV_READABLE, on_alarm);
-    m->n_handles = 4;
+    m->n_handles = 5;
 }
 
 static const char *thread_name(const struct model *m)
@@ -410,6 +427,10 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
         .spec = config->spec,
         .options = config->options,
         .env = m->env,
+        .wake = model_wake,
+        .wake_arg = m,
+        .owner_name = config->owner_name,
+        .owner_arg = config->owner_arg,
     };
     m->config.options.backend = m->backend;
     m->loop = loop;
@@ -469,6 +490,7 @@ static void on_worker_stopped(void *arg)
     uv_close((uv_handle_t *)&m->inline_step, on_handle_closed);
     uv_close((uv_handle_t *)&m->ended, on_handle_closed);
     uv_close((uv_handle_t *)&m->alarm, on_handle_closed);
+    uv_close((uv_handle_t *)&m->wake, on_handle_closed);
 }
 
 static void on_background_stopped(void *arg)

@@ -36,6 +36,9 @@ struct model_config {
     const struct env *env;
     tenant_weight_fn weight_of; /* NULL: each principal has the weight 1 */
     void *weight_arg;
+    /* The name of a principal's id, as agent_config's. NULL: there is one principal. */
+    const char *(*owner_name)(void *arg, uint64_t salt);
+    void *owner_arg;
     model_lost_fn on_lost; /* at most once; may be NULL */
     void *lost_arg;
     struct compiler *compiler; /* compiles constraints; NULL: this process compiles them */
@@ -85,6 +88,7 @@ struct model {
     struct batch_step elsewhere; /* the step's copy, for an agent that computes elsewhere */
     bool is_aborting;
     bool is_in_agent; /* a function of such an agent is being called */
+    uv_async_t wake;  /* the agent asked for woken */
     uv_idle_t ended;  /* active when the step has ended elsewhere, until done is called */
     bool is_vacant;   /* the agent is attached and has no worker */
     bool is_gathered; /* Act.Configure says how the steps of an attached policy are formed, not

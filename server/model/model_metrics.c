@@ -101,6 +101,27 @@ static const struct model_metric ours[] = {
     OF_AGENT("counter", "parley_prefix_lookup_tokens_total",
              "Tokens of prompts looked for in the cache.", cache.lookup_tokens),
     OF_AGENT("counter", "parley_prefix_hit_tokens_total", "Of those, found.", cache.hit_tokens),
+    OF_AGENT("counter", "parley_prefix_hit_host_tokens_total", "Of those found, on host pages.",
+             cache.hit_host_tokens),
+    OF_AGENT("counter", "parley_prefix_hit_disk_tokens_total", "Of those found, on disk.",
+             cache.hit_disk_tokens),
+    OF_AGENT("gauge", "parley_kv_disk_pages", "KV pages that fit on disk.", cache.disk_pages),
+    OF_AGENT("gauge", "parley_kv_disk_pages_used", "Of those, full.", cache.disk_pages_used),
+    OF_AGENT("gauge", "parley_kv_disk_pages_dropped",
+             "Pages of another model or revision, removed at the start.", cache.disk_pages_dropped),
+    OF_AGENT("counter", "parley_kv_disk_written_pages_total", "Pages written to disk.",
+             cache.disk_written),
+    OF_AGENT("counter", "parley_kv_disk_read_pages_total", "Pages read from disk.",
+             cache.disk_read),
+    OF_AGENT("counter", "parley_kv_disk_evicted_pages_total",
+             "Pages on disk that made room for others.", cache.disk_evicted),
+    OF_AGENT("counter", "parley_kv_disk_skipped_pages_total",
+             "Pages that left memory before they were written.", cache.disk_skipped),
+    OF_AGENT("counter", "parley_kv_disk_failed_writes_total", "Writes to disk that failed.",
+             cache.disk_failed),
+    OF_AGENT("counter", "parley_kv_disk_broken_pages_total",
+             "Pages that were not as they were written, and were computed again.",
+             cache.disk_broken),
     OF_AGENT("counter", "parley_drafted_tokens_total", "Guesses computed.", text.drafted_tokens),
     OF_AGENT("counter", "parley_accepted_tokens_total", "Guesses that were right.",
              text.accepted_tokens),
@@ -224,6 +245,34 @@ static void write_evictions(struct buf *out, const struct model_view *views, siz
     }
 }
 
+/* Of models with pages on disk. */
+static void write_misses(struct buf *out, const struct model_view *views, size_t n_views)
+{
+    static const char *const reasons[N_KV_MISSES] = {
+        [KV_MISS_NEVER] = "never_computed",
+        [KV_MISS_EVICTED] = "evicted",
+        [KV_MISS_OWNER] = "other_salt",
+        [KV_MISS_REVISION] = "other_revision",
+    };
+    const char *name = "parley_prefix_missed_tokens_total";
+
+    metric_head(out, name, "counter",
+                "Tokens of prompts in whole pages that neither memory nor --kv-disk had.");
+    for (size_t i = 0; i < n_views; i++)
+        for (size_t k = 0; k < N_KV_MISSES; k++)
+            metric_labelled(out, name, (double)views[i].agent.cache.missed_tokens[k],
+                            "%s,reason=\"%s\"", views[i].labels, reasons[k]);
+}
+
+static void write_saved(struct buf *out, const struct model_view *views, size_t n_views)
+{
+    const char *name = "parley_kv_disk_saved_seconds_total";
+
+    metric_head(out, name, "counter", "What computing the tokens found on disk would have taken.");
+    for (size_t i = 0; i < n_views; i++)
+        metric_labelled(out, name, views[i].agent.cache.saved_s, "%s", views[i].labels);
+}
+
 static void write_asks(struct buf *out, const struct model_view *views, size_t n_views)
 {
     const char *name = "parley_asks";
@@ -311,6 +360,8 @@ void model_metrics(const struct models *models, struct buf *out)
     write_failures(out, views, n);
     write_rejects(out, views, n);
     write_evictions(out, views, n);
+    write_misses(out, views, n);
+    write_saved(out, views, n);
     write_asks(out, views, n);
     for (size_t i = 0; i < sizeof(histograms) / sizeof(histograms[0]); i++)
         model_histogram_write(&histograms[i], out, views, n);

@@ -83,6 +83,14 @@ static enum status check_serving(void *arg, struct error *err)
     return err->status;
 }
 
+/* Principals with keys have names; the only one without keys is "". */
+static const char *model_owner_name(void *host, uint64_t salt)
+{
+    const char *name = part_principal_name(host, (uint32_t)salt);
+
+    return salt == 0 || *name != '\0' ? name : NULL;
+}
+
 static void models_part_init(void *self, struct part_host *host, struct alarm *alarm)
 {
     const struct config *c = host->config;
@@ -98,6 +106,8 @@ static void models_part_init(void *self, struct part_host *host, struct alarm *a
                 .env = host->env,
                 .weight_of = part_weight,
                 .weight_arg = host,
+                .owner_name = model_owner_name,
+                .owner_arg = host,
                 .on_lost = on_model_lost,
                 .lost_arg = host,
             },

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|schema-pairs|real-schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|idle|starspace|preprocess|dynamic-batching|env|agents|baselines|coding-agents|optim|rpc|gym|work|long-session|durable|verify]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|schema-pairs|real-schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|idle|starspace|preprocess|dynamic-batching|env|agents|baselines|coding-agents|optim|rpc|gym|work|long-session|kv-disk|durable|verify]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--files FILE,…] [--reference FILE] [--out FOLDER]
@@ -55,6 +55,15 @@ baselines)
     ;;
 idle)
     by_python idle.py "${@:2}"
+    exit
+    ;;
+kv-disk) # [kills] [flips]: with figures, how often the store is killed and changed instead
+    if [ -n "${2-}" ]; then
+        PARLEY_KV_KILLS=$2 PARLEY_KV_FLIPS=${3-10000} "$build/tests/unit/compute/test_compute_kv_disk"
+        PARLEY_KV_FLIPS=$((${3-10000} / 50)) "$build/tests/unit/agents/lm/test_agents_lm_disk"
+        exit
+    fi
+    PYTHONPATH=$here/../integration PYTHONDONTWRITEBYTECODE=1 python3 "$here/kv_disk.py" "$build" "$model" "$(shaped 1B Q4_K_M)"
     exit
     ;;
 durable)
@@ -186,6 +195,6 @@ for what; do
     dynamic-batching) python3 "$here/dynamic_batching.py" "$build" ;;
     starspace) python3 "$here/starspace.py" "$build" ;;
     preprocess) python3 "$here/preprocess.py" "$build" ;;
-    *) printf 'no bench is called %s; there are: echo, attend, engine, products, types, load, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, schema-pairs, real-schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, fidelity, gemma, stall, report, page, agreement, drive, journal, idle, starspace, preprocess, dynamic-batching, agents, baselines, coding-agents, optim, rpc, gym, work, long-session\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, products, types, load, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, schema-pairs, real-schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, fidelity, gemma, stall, report, page, agreement, drive, journal, idle, starspace, preprocess, dynamic-batching, agents, baselines, coding-agents, optim, rpc, gym, work, long-session, kv-disk\n' "$what" >&2; exit 2 ;;
     esac
 done

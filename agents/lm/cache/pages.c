@@ -39,6 +39,7 @@ enum status lm_cache_open(struct lm_cache *cache, bool has_prefixes, size_t n_ho
 void lm_cache_close(struct lm_cache *cache)
 {
     assert(list_is_empty(&cache->idle) && list_is_empty(&cache->waiting));
+    lm_disk_close(&cache->disk);
     lm_states_close(&cache->states);
     prefix_cache_close(cache->prefixes);
     kv_host_pages_close(cache->host_pages);
@@ -217,6 +218,7 @@ static void on_page_evicted(void *arg, int32_t page)
     bool was_full;
 
     lm_states_detach(&cache->states, page);
+    lm_disk_forgotten(&cache->disk, page, !cache->is_invalidating);
     if (cache->host_pages != NULL && !cache->is_invalidating && lm_cache_grow_copies(cache))
         host_page = kv_host_pages_take(cache->host_pages, &was_full);
     if (host_page < 0) {
@@ -226,36 +228,66 @@ static void on_page_evicted(void *arg, int32_t page)
     if (was_full)
         prefix_cache_remove(cache->prefixes, cache_entry_of(cache, host_page));
     prefix_cache_move(cache->prefixes, page, cache_entry_of(cache, host_page));
+    lm_disk_moved(&cache->disk, page, cache_entry_of(cache, host_page));
     cache->copies[cache->n_copies++] =
         (struct kv_copy){.from = page, .to = host_page, .way = KV_OFFLOAD};
     cache->n_offloaded++;
 }
 
-/* Reloads the host page after the clone's full pages. False if no page is free, or without memory.
- */
-static bool cache_reload(struct lm_cache *cache, struct lm_clone_pages *p, int32_t host_page)
+/* Appends a page to the clone's full pages, which the next step fills by a copy. False if no page
+ * is free, or without memory. */
+static bool cache_extend(struct lm_cache *cache, struct lm_clone_pages *p, int32_t *ret_page)
 {
     struct error ignored;
     enum status rc;
-    int32_t page;
 
-    kv_host_pages_hold(cache->host_pages,
-                       host_page); /* so that a page evicted here does not take it */
     do
-        rc = kv_seq_extend(cache->pages, &p->kv, &page, &ignored);
+        rc = kv_seq_extend(cache->pages, &p->kv, ret_page, &ignored);
     while (rc == STATUS_EXHAUSTED && lm_cache_evict_one(cache));
     if (rc == STATUS_OK && !lm_cache_grow_copies(cache)) {
         kv_seq_cut(cache->pages, &p->kv, p->kv.n_tokens - KV_PAGE_TOKENS);
         rc = STATUS_EXHAUSTED;
     }
-    kv_host_pages_release(cache->host_pages, host_page, rc != STATUS_OK);
-    if (rc != STATUS_OK)
+    return rc == STATUS_OK;
+}
+
+/* Reloads the host page after the clone's full pages. */
+static bool cache_reload(struct lm_cache *cache, struct lm_clone_pages *p, int32_t host_page)
+{
+    int32_t page;
+    bool is_extended;
+
+    kv_host_pages_hold(cache->host_pages,
+                       host_page); /* so that a page evicted here does not take it */
+    is_extended = cache_extend(cache, p, &page);
+    kv_host_pages_release(cache->host_pages, host_page, !is_extended);
+    if (!is_extended)
         return false;
     prefix_cache_move(cache->prefixes, cache_entry_of(cache, host_page), page);
+    lm_disk_moved(&cache->disk, cache_entry_of(cache, host_page), page);
     kv_page_cache(cache->pages, page);
     cache->copies[cache->n_copies++] =
         (struct kv_copy){.from = host_page, .to = page, .way = KV_RELOAD};
     cache->n_reloaded++;
+    return true;
+}
+
+/* Writes the page with these ids, which was read from disk, after the clone's full pages; parent is
+ * the last of them. */
+static bool cache_write(struct lm_cache *cache, struct lm_clone_pages *p, int32_t parent,
+                        const int32_t *ids)
+{
+    const void *image;
+    int32_t page;
+
+    if (!lm_disk_has_read(&cache->disk, parent, p->salt, ids) || !cache_extend(cache, p, &page))
+        return false;
+    image = lm_disk_take(&cache->disk, parent, p->salt, ids);
+    prefix_cache_add(cache->prefixes, parent, p->salt, ids, page);
+    lm_disk_published(&cache->disk, parent, p->salt, ids, page, false);
+    kv_page_cache(cache->pages, page);
+    cache->copies[cache->n_copies++] =
+        (struct kv_copy){.from = -1, .to = page, .way = KV_WRITE, .image = image};
     return true;
 }
 
@@ -265,6 +297,7 @@ static void cache_publish_instead(struct lm_cache *cache, int32_t host_page, int
     kv_host_pages_hold(cache->host_pages, host_page);
     kv_host_pages_release(cache->host_pages, host_page, false);
     prefix_cache_move(cache->prefixes, cache_entry_of(cache, host_page), page);
+    lm_disk_moved(&cache->disk, cache_entry_of(cache, host_page), page);
     kv_page_cache(cache->pages, page);
 }
 
@@ -335,10 +368,11 @@ static void cache_find_state(struct lm_cache *cache, struct lm_clone_pages *p, c
 }
 
 void lm_cache_find(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
-                   size_t n_ids, bool may_reload)
+                   size_t n_ids, bool may_reload, size_t n_before, struct lm_found *found)
 {
     struct error ignored;
     int32_t parent, page;
+    uint32_t n_counts;
     size_t i;
 
     if (lm_states_are_kept(&cache->states)) {
@@ -347,17 +381,60 @@ void lm_cache_find(struct lm_cache *cache, struct lm_clone_pages *p, const int32
     }
     while (cache->prefixes != NULL) {
         i = p->kv.n_tokens / KV_PAGE_TOKENS;
+        n_counts = i * KV_PAGE_TOKENS >= n_before ? KV_PAGE_TOKENS : 0;
         if ((i + 1) * KV_PAGE_TOKENS >= n_ids || !cache_has_parent(cache, p, i, &parent))
             return; /* at least one id must be computed, for its logits */
         page = prefix_cache_find(cache->prefixes, parent, p->salt, ids + i * KV_PAGE_TOKENS);
         if (page >= (int32_t)cache->n_pages) {
             if (!may_reload || !cache_reload(cache, p, page - (int32_t)cache->n_pages))
                 return;
+            found->n_host += n_counts;
+            continue;
+        }
+        if (page < 0 && may_reload && cache_write(cache, p, parent, ids + i * KV_PAGE_TOKENS)) {
+            found->n_disk += n_counts;
             continue;
         }
         if (page < 0 || kv_seq_adopt(cache->pages, &p->kv, page, &ignored) != STATUS_OK)
             return; /* without memory for the page table the step computes it */
     }
+}
+
+bool lm_cache_read_ahead(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
+                         size_t n_ids, bool is_first)
+{
+    size_t i = p->kv.n_tokens / KV_PAGE_TOKENS, n;
+    int32_t parent, page;
+    bool is_reading;
+
+    if (!lm_disk_is_open(&cache->disk) || n_ids == 0 || !cache_has_parent(cache, p, i, &parent))
+        return false;
+    n = (n_ids - 1) / KV_PAGE_TOKENS;
+    /* host pages, which reserve reloads */
+    for (; i < n; i++, parent = page) {
+        page = prefix_cache_find(cache->prefixes, parent, p->salt, ids + i * KV_PAGE_TOKENS);
+        if (page < 0)
+            break;
+    }
+    if (i >= n)
+        return false;
+    is_reading = lm_disk_read_ahead(&cache->disk, parent, p->salt, ids + i * KV_PAGE_TOKENS, n - i);
+    if (is_first)
+        lm_disk_count_misses(&cache->disk, parent, p->salt, ids + i * KV_PAGE_TOKENS, n - i);
+    if (is_reading && !p->reads_disk) {
+        p->reads_disk = true;
+        cache->disk.n_readers++;
+    }
+    return is_reading;
+}
+
+void lm_cache_end_reading(struct lm_cache *cache, struct lm_clone_pages *p)
+{
+    if (!p->reads_disk)
+        return;
+    p->reads_disk = false;
+    if (--cache->disk.n_readers == 0)
+        kv_disk_forget_reads(cache->disk.store);
 }
 
 void lm_cache_publish(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
@@ -382,6 +459,7 @@ void lm_cache_publish(struct lm_cache *cache, struct lm_clone_pages *p, const in
             continue;
         }
         prefix_cache_add(cache->prefixes, parent, p->salt, page_ids, p->kv.pages[i]);
+        lm_disk_published(&cache->disk, parent, p->salt, page_ids, p->kv.pages[i], true);
         kv_page_cache(cache->pages, p->kv.pages[i]);
     }
 }

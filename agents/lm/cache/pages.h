@@ -1,6 +1,6 @@
 /* The KV pages of a model's clones: other clones find whole computed pages by their token ids, and
- * unused pages are evicted first. There may be host pages, to which cached pages are offloaded.
- * Loop. */
+ * unused pages are evicted first. There may be host pages, to which cached pages are offloaded, and
+ * a level on disk below (disk.h). Loop. */
 #ifndef AGENTS_LM_CACHE_PAGES_H
 #define AGENTS_LM_CACHE_PAGES_H
 
@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agents/lm/cache/disk.h"
 #include "agents/lm/cache/states.h"
 #include "base/env.h"
 #include "base/list.h"
@@ -26,6 +27,12 @@ struct lm_clone_pages {
     /* How many of its ids had keys and values when its pages were evicted, until a step computes
      * them again; 0: none was evicted. */
     uint32_t n_evicted;
+    bool reads_disk; /* its turn has begun to read pages */
+};
+
+/* Tokens that lm_cache_find found outside of the pages that hold them already. */
+struct lm_found {
+    uint32_t n_host, n_disk;
 };
 
 enum lm_cache_event {
@@ -43,6 +50,7 @@ struct lm_cache {
     size_t n_pages;
     size_t n_state_slots;    /* 0: the model has no recurrent state */
     struct lm_states states; /* of the clones, and of pages */
+    struct lm_disk disk;
     /* Entries of pages, followed by those of host pages; NULL: switched off. */
     struct prefix_cache *prefixes;
     struct list clones; /* all of them */
@@ -91,10 +99,18 @@ void lm_clone_pages_wait(struct lm_clone_pages *p, struct lm_cache *cache, bool 
 void lm_clone_pages_busy(struct lm_clone_pages *p);
 
 /* Extends the clone's pages by published ones that hold its first n_ids ids, without the last id;
- * with recurrent state up to the last snapshot among them.
- * may_reload: host pages are reloaded with the next step; only in reserve. */
+ * with recurrent state up to the last snapshot among them. Adds to found what lies behind the first
+ * n_before tokens.
+ * may_reload: host pages are reloaded, and pages read from disk are written, with the next step;
+ * only in reserve. */
 void lm_cache_find(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
-                   size_t n_ids, bool may_reload);
+                   size_t n_ids, bool may_reload, size_t n_before, struct lm_found *found);
+/* Behind lm_cache_find, with its arguments: begins to read from disk what follows. Returns whether
+ * it is being read. is_first: of the turn, which counts why the other pages are missing. */
+bool lm_cache_read_ahead(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
+                         size_t n_ids, bool is_first);
+/* The clone's turn is over: nobody waits for what was read for it. */
+void lm_cache_end_reading(struct lm_cache *cache, struct lm_clone_pages *p);
 /* Publishes whole pages of positions n_before … kv.n_tokens - 1, which are computed and will not
  * change. */
 void lm_cache_publish(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/generation.h"
 #include "server/api/openai/error.h"
 #include "server/conversation/keeping.h"
 #include "server/http/exchange.h"
@@ -241,7 +242,7 @@ void response_write_usage(const struct completed_turn *t, const struct model *m,
     json_begin_object(w, "usage");
     json_write_unsigned(w, "input_tokens", u->n_prompt);
     json_begin_object(w, "input_tokens_details");
-    json_write_unsigned(w, "cached_tokens", u->n_cached);
+    generation_write_cached(w, u->n_cached, u->n_cached_host, u->n_cached_disk);
     json_write_unsigned(w, "cache_write_tokens", 0);
     json_end_object(w);
     json_write_unsigned(w, "output_tokens", u->n_completion);

@@ -1,0 +1,98 @@
+/* Which pages of a model go to disk and come back: each published page is written once, as long as
+ * that costs steps nothing, and a prompt whose next pages are on disk waits for them. Loop. */
+#ifndef AGENTS_LM_CACHE_DISK_H
+#define AGENTS_LM_CACHE_DISK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/status.h"
+#include "compute/kv/disk.h"
+
+struct sha256;
+
+/* The name of a principal, by the salt of its clones, valid during the call; NULL: its pages stay
+ * in memory. It is part of a page's key, so others do not find the page. */
+typedef const char *(*lm_disk_owner_fn)(void *arg, uint64_t salt);
+/* Copies a published page's contents. */
+typedef void (*lm_disk_read_page_fn)(void *arg, int32_t page, void *out);
+
+struct lm_disk_config {
+    struct kv_disk_config store; /* its n_buffers and n_reads are set here */
+    lm_disk_owner_fn owner;
+    void *owner_arg;
+    lm_disk_read_page_fn read_page;
+    void *read_page_arg;
+    size_t n_pages, n_entries; /* of the KV cache, and with host pages */
+};
+
+/* What is known of a published page. */
+struct lm_disk_page {
+    struct kv_key key;
+    uint64_t trace, owner;
+    bool is_kept;     /* else its principal has no name */
+    struct link link; /* in unsaved */
+    int32_t ids[KV_PAGE_TOKENS];
+};
+
+/* A turn that waits for pages. */
+struct lm_disk_waiter {
+    struct link link;
+    uint64_t until; /* so many reads have ended */
+    void (*ready)(struct lm_disk_waiter *w);
+};
+
+struct lm_disk {
+    struct lm_disk_config config;
+    struct kv_disk *store; /* NULL: pages stay in memory, and the functions below do nothing */
+    struct sha256 *sha;
+    struct lm_disk_page *pages; /* [n_entries] by the prefix cache's numbers */
+    struct list unsaved;        /* published pages that are not written yet, the first one first */
+    struct list waiters;
+    size_t n_readers;                      /* clones whose turn has begun to read */
+    uint64_t n_unsaved_lost;               /* pages that were reused before they were written */
+    uint64_t n_missed_tokens[N_KV_MISSES]; /* of prompts, in whole pages */
+};
+
+enum status lm_disk_open(struct lm_disk *d, const struct lm_disk_config *config,
+                         struct error *err) MUST_CHECK;
+/* Writes pages that are not written yet, some megabytes at most. Their contents must be there. */
+void lm_disk_close(struct lm_disk *d);
+
+/* The page behind page parent (-1: none) was published, or read from disk; its contents are there
+ * or will be with the next step. is_new: it may have to be written. */
+void lm_disk_published(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids,
+                       int32_t page, bool is_new);
+/* The prefix cache's entry has another number. */
+void lm_disk_moved(struct lm_disk *d, int32_t from, int32_t to);
+/* The page's contents are about to be lost. can_read: they are still there. */
+void lm_disk_forgotten(struct lm_disk *d, int32_t page, bool can_read);
+/* Writes pages, as far as there are buffers. Published pages hold their contents. */
+void lm_disk_write(struct lm_disk *d);
+
+static inline bool lm_disk_is_open(const struct lm_disk *d)
+{
+    return d->store != NULL;
+}
+
+/* Whether the page with ids behind page parent was read, and the bytes of one that was. */
+bool lm_disk_has_read(const struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids);
+const void *lm_disk_take(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids);
+/* Begins to read the pages of ids [n_pages][KV_PAGE_TOKENS] behind page parent, as far as they are
+ * on disk. Returns whether a read is under way. */
+bool lm_disk_read_ahead(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids,
+                        size_t n_pages);
+/* Counts why pages that are neither in memory nor on disk are not there; arguments as above. */
+void lm_disk_count_misses(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids,
+                          size_t n_pages);
+
+/* Calls w->ready, on the loop, once all reads that have begun have ended. */
+void lm_disk_wait(struct lm_disk *d, struct lm_disk_waiter *w);
+/* The store has called wake. */
+void lm_disk_woken(struct lm_disk *d);
+/* The step that carried what was taken has ended. */
+void lm_disk_stepped(struct lm_disk *d);
+
+#endif
