@@ -57,7 +57,7 @@ struct service_agent {
 };
 
 static struct service_agent *only_agent; /* the last opened */
-static bool agent_is_slow;
+static bool agent_is_busy;
 static size_t n_agents;
 
 static enum status fake_open(void *self, struct service_agent **out, struct scene *s,
@@ -89,6 +89,8 @@ static enum status fake_hear(struct service_agent *a, const char *name, const ch
 
 static enum status fake_ask(struct service_agent *a, struct error *err)
 {
+    if (agent_is_busy)
+        return error_set(err, STATUS_EXHAUSTED, "1024 requests are waiting already");
     ck_assert(!a->is_asked);
     a->is_asked = true;
     return STATUS_OK;
@@ -161,7 +163,7 @@ static void begin_plan(const char *yaml)
     ck_assert_msg(rc == STATUS_OK, "%s", err.text);
     now_us = 1000000;
     logged[0] = '\0';
-    agent_is_slow = false;
+    agent_is_busy = false;
     alarm_of_service = (struct alarm){.tick = service_tick, .owner = &service};
     with_plan.plan = plan;
     service_init(&service, &with_plan);
@@ -684,6 +686,19 @@ START_TEST(test_listener)
 }
 END_TEST
 
+/* An agent that is busy ends nothing, and hears what was said meanwhile. */
+START_TEST(test_busy)
+{
+    begin_plan(OWN "tasks:\n  bot: {task_world: chat, model: m}\n");
+    play("A> hi\nA< Welcome. Choose what to do. [bot]\nA> bot\n");
+    agent_is_busy = true;
+    play("A> one\nA< There are too many talks now. Please say that again later.\nA=task\n");
+    agent_is_busy = false;
+    play("A> two\n*\nA< re: one | two\nA=task\n");
+    end_plan();
+}
+END_TEST
+
 /* Floods, long texts, a person who reads nothing, a second connection, the stop. */
 START_TEST(test_bounds)
 {
@@ -777,5 +792,5 @@ START_TEST(test_no_memory)
 END_TEST
 
 SUITE_MAIN("server/service/service", test_overworld_demo, test_chatbot, test_defects,
-           test_no_workers, test_own_worlds, test_left_out, test_listener, test_bounds,
+           test_no_workers, test_own_worlds, test_left_out, test_listener, test_busy, test_bounds,
            test_no_memory)
