@@ -223,7 +223,8 @@ static void expect(const char *line, struct service_peer *p, const char *wanted)
 
 static void play_line(const char *line)
 {
-    struct service_peer *p = &peers[line[0] - 'A'];
+    const bool is_person = line[0] >= 'A' && line[0] < 'A' + N_PEERS;
+    struct service_peer *p = is_person ? &peers[line[0] - 'A'] : NULL;
     char id[] = "secret-of-person-A";
     struct error err;
 
@@ -234,6 +235,8 @@ static void play_line(const char *line)
     } else if (line[0] == '!') {
         (void)error_set(&err, STATUS_UNAVAILABLE, "the device is gone");
         service_agent_failed(only_agent->scene, &err);
+    } else if (!is_person) {
+        ck_abort_msg("no line of a script: %s", line);
     } else if (line[1] == '>') {
         id[sizeof(id) - 2] = line[0];
         ck_assert_int_eq(service_peer_said(p, line[0] >= 'E' ? id : NULL, line + 3, NULL, &err),
