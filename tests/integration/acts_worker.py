@@ -111,7 +111,22 @@ def plainly(fold, argument):
         yield (f"q{i}", f"q{i} 1")
 
 
+class Mapped:
+    """A map-style data set as torch's: it has no end but its length."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        return [(f"m{i}", f"m{i}")] * (1 + i % 2)
+
+
+@parley.teacher("mapped")
+def mapped(fold, argument):
+    return Mapped()
+
+
 if __name__ == "__main__":
-    for what in Few, Single, Pupil, judged, plainly:
+    for what in Few, Single, Pupil, judged, plainly, mapped:
         threading.Thread(target=parley.serve, args=(what, sys.argv[1]), daemon=True).start()
     parley.serve(Acts, sys.argv[1])

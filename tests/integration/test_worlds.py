@@ -212,7 +212,7 @@ class Acts:
         self.log = open(os.path.join(self.folder, "acts.log"), "w+", encoding="utf-8")
         env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
         self.process = children.start([sys.executable, ACTS_WORKER, self.client.address, self.dies], env=env, stdout=self.log)
-        wanted = {"acts", "few", "single", "pupil", "judged", "plainly"}
+        wanted = {"acts", "few", "single", "pupil", "judged", "plainly", "mapped"}
         children.until("they are attached", lambda: wanted <= {m.name for m in self.client.models.List(harness.models.ModelsListRequest()).models
                                                                if m.state == harness.models.MODEL_STATE_READY}, self.process)
 
@@ -263,9 +263,27 @@ def test_acts(client, folder):
     assert hidden["accuracy"] == 1 and not any("labels" in str(row.keys()) for batch in acts.told("batch") for row in batch), hidden
     single, _, _ = acts_eval(acts, "-t", "attached:plainly", "-m", "attached:single", "-bs", 2)
     assert (single["exs"], single["recall"]) == (3, 0.5) and "kept" not in single, single
+    acts_streamed(acts, folder, score)
     acts_attacked(acts, folder)
     acts_learn(acts, folder)
     acts.stop()
+
+
+def acts_streamed(acts, folder, score):
+    """An attached teacher is a stream from a file, which is built at its first use, and again for another argument or fold; it still judges."""
+    data = os.path.join(folder, "judged.data")
+    stream = ["-pyt", "attached:judged:7", "--datafile", data, "-m", "attached:acts", "-bs", 4]
+    for _ in range(2):
+        again, _, _ = acts_eval(acts, *stream)
+        assert again == score and len(acts.told("judged")) == 14, again
+        built = os.stat(data).st_ino
+    assert acts_eval(acts, *stream, "-dt", "test")[0] == score and os.stat(data).st_ino != built
+    assert acts_eval(acts, "-pyt", "attached:judged:2", *stream[2:])[0]["exs"] == 4
+    mapped = ["-pytd", "attached:mapped", "--datafile", data, "-m", "repeat_label", "-bs", 4]
+    for more in [], ["--batch-sort-cache", "pop", "--squash", "true"]:
+        got = json.loads(report(acts.client, *mapped, *more))
+        assert (got["exs"], got["accuracy"]) == (9, 1), got
+    assert "needs --datafile FILE" in said(acts.client, "eval", "-pyt", "attached:judged:7", "-m", "repeat_label", code=1).stderr
 
 
 def acts_learn(acts, folder):

@@ -42,6 +42,11 @@ static bool is_plugin(const char *task)
     return strncmp(task, "plugin:", 7) == 0;
 }
 
+static bool is_attached(const char *task)
+{
+    return strncmp(task, "attached:", 9) == 0;
+}
+
 /* The file that the data come from; of a plug-in its object, whose argument is not a part of it.
  * NULL without memory. */
 static char *source_file(const char *task)
@@ -58,7 +63,7 @@ static enum status source_stat(const char *task, struct stat *st, struct error *
     char *path;
 
     *st = (struct stat){0};
-    if (strncmp(task, "attached:", 9) == 0)
+    if (is_attached(task))
         return STATUS_OK;
     path = source_file(task);
     if (path == NULL)
@@ -97,7 +102,8 @@ static uint32_t options_crc(const char *task, const struct teacher_config *confi
     uint32_t crc = crc32c(0, text, (size_t)n);
     uint8_t fold = (uint8_t)config->datatype.fold;
 
-    if (!is_plugin(task)) /* a plug-in's data depend on its argument and the fold */
+    /* The data of a plug-in and of an attached teacher depend on the argument and the fold. */
+    if (!is_plugin(task) && !is_attached(task))
         return crc;
     return crc32c(crc32c(crc, task, strlen(task)), &fold, 1);
 }

@@ -492,19 +492,16 @@ static void table_cut(struct example_table *table, size_t n_first)
 static enum status teacher_load(struct teacher *t, const struct data_format *format,
                                 const char *task, struct error *err)
 {
-    static const char *const folds[] = {
-        [FOLD_TRAIN] = "train", [FOLD_VALID] = "valid", [FOLD_TEST] = "test"};
     const char *path = task + strcspn(task, ":") + 1;
     struct text id = {t->id, strlen(t->id)};
     const struct teacher_config *config = &t->config;
 
     if (config->datatype.stream) {
-        if (format == &attached_format)
-            return error_set(
-                err, STATUS_INVALID,
-                "attached:%.60s is not a stream; 'parley build-data --task attached:NAME "
-                "--datafile FILE' converts it to data:FILE, which is one",
-                path);
+        if (format == &attached_format && config->data_file == NULL)
+            return error_set(err, STATUS_INVALID,
+                             "attached:%.60s as a stream needs --datafile FILE, where it is kept: "
+                             "once it is there, the teacher is not asked again",
+                             path);
         if (config->batch_sort)
             return error_set(err, STATUS_INVALID,
                              "batch_sort needs all data in memory; use length_cache for a stream");
@@ -521,10 +518,6 @@ static enum status teacher_load(struct teacher *t, const struct data_format *for
                          "length_cache works only for a stream; use batch_sort for data in memory");
     if (table_open(&t->table, format, path, id, config, err) != STATUS_OK)
         return err->status;
-    if (format == &attached_format &&
-        judge_open(&t->judge, config->attached, path, folds[config->datatype.fold], t->metrics,
-                   err) != STATUS_OK)
-        return err->status;
     if (config->n_first > 0 && !t->loops)
         table_cut(&t->table, config->n_first < SIZE_MAX ? (size_t)config->n_first : SIZE_MAX);
     t->n_episodes = t->table.n_episodes;
@@ -533,6 +526,18 @@ static enum status teacher_load(struct teacher *t, const struct data_format *for
     if (config->batch_sort && config->batch_size > 1)
         return batches_open(&t->batches, &t->table, config->batch_size, config->seed, err);
     return STATUS_OK;
+}
+
+/* An attached teacher may have metrics of its own. */
+static enum status teacher_find_judge(struct teacher *t, const char *source, struct error *err)
+{
+    static const char *const folds[] = {
+        [FOLD_TRAIN] = "train", [FOLD_VALID] = "valid", [FOLD_TEST] = "test"};
+
+    if (t->config.attached == NULL)
+        return STATUS_OK;
+    return judge_open(&t->judge, t->config.attached, source, folds[t->config.datatype.fold],
+                      t->metrics, err);
 }
 
 enum status teacher_open(struct teacher **out, const char *task,
@@ -565,7 +570,9 @@ enum status teacher_open(struct teacher **out, const char *task,
     if (t->id == NULL)
         (void)error_no_memory(err, strlen(task), "a teacher");
     else if (metrics_open(&t->metrics, config->metrics, config->n_shards, err) == STATUS_OK &&
-             teacher_load(t, format, task, err) == STATUS_OK) {
+             teacher_load(t, format, task, err) == STATUS_OK &&
+             (format != &attached_format ||
+              teacher_find_judge(t, task + prefix + 1, err) == STATUS_OK)) {
         *out = t;
         return STATUS_OK;
     }

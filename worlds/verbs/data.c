@@ -93,7 +93,7 @@ const struct option_row data_option_rows[] = {
     DATA("pytorch-teacher-task|pyt", OPTION_TEXT, pytorch_task, "TASK",
          "the same as --task, but read ahead from a built file (datatype :stream)"),
     DATA("pytorch-teacher-dataset|pytd", OPTION_TEXT, pytorch_dataset, "FILE.so[:ARGUMENT]",
-         "the same for a custom data set, plugin:FILE.so"),
+         "the same for a custom data set: [plugin:]FILE.so or attached:NAME"),
     DATA("skip-bad", OPTION_FLAG, skip_bad, NULL, "skip lines that are wrong, and count them"),
     DATA("max-line-bytes", OPTION_U32, max_line_bytes, "N",
          "the longest line of a data file, in bytes (16777216)"),
@@ -343,10 +343,15 @@ enum status data_task(const char **out, const struct data_options *o, struct are
         *out = o->task != NULL ? o->task : o->pytorch_task;
         return STATUS_OK;
     }
+    if (strncmp(file, "attached:", 9) == 0 || strncmp(file, prefix, sizeof(prefix) - 1) == 0) {
+        *out = file;
+        return STATUS_OK;
+    }
     if (strstr(file, ".so") == NULL)
         return error_set(err, STATUS_INVALID,
-                         "--pytorch-teacher-dataset is '%.80s', it must be FILE.so[:ARGUMENT], a "
-                         "teacher built with parley_teacher.h: Python classes cannot be loaded",
+                         "--pytorch-teacher-dataset is '%.60s', it must be FILE.so[:ARGUMENT], a "
+                         "teacher built with parley_teacher.h, or attached:NAME: Python classes "
+                         "cannot be loaded, but @parley.teacher attaches one",
                          file);
     task = arena_alloc(arena, 1, sizeof(prefix) + strlen(file));
     if (task == NULL)

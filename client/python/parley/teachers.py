@@ -7,7 +7,8 @@
 
     parley.serve(sums, "127.0.0.1:8001")           # parley eval -t attached:sums --server 127.0.0.1:8001
 
-With `parley.aio.serve` it may be an async generator. An episode is a list of turns, or one turn. A turn is (text, label), (text,
+It may also return a map-style data set, an object with `__len__` and `__getitem__` such as torch's, whose items are episodes. With
+`parley.aio.serve` it may be an async generator. An episode is a list of turns, or one turn. A turn is (text, label), (text,
 [label, …]), or a dict of ParlAI's fields. The same fold and argument must yield the same episodes each time: then, after the loss of a
 worker, no example is missing or repeated.
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from parley.agents import agent
 from parley.troupe import plain
@@ -51,13 +52,20 @@ def lines_of(episode: Any) -> str:
     return "".join(json.dumps(turn, ensure_ascii=False) + "\n" for turn in turns)
 
 
+def in_order(episodes: Any) -> Iterable[Any]:
+    """A map-style data set is read by its indices: one of torch's need not end otherwise."""
+    if hasattr(episodes, "__getitem__") and hasattr(episodes, "__len__"):
+        return (episodes[i] for i in range(len(episodes)))
+    return cast("Iterable[Any]", episodes)
+
+
 async def all_lines(episodes: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[str]:
     if isinstance(episodes, AsyncIterable):
         async for episode in episodes:
             if lines := lines_of(episode):
                 yield lines
     else:
-        for lines in filter(None, map(lines_of, episodes)):
+        for lines in filter(None, map(lines_of, in_order(episodes))):
             yield lines
 
 
