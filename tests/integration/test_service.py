@@ -292,6 +292,34 @@ def refused(parleyd, folder):
         assert Person(parley).status == 422
 
 
+def with_keys(parleyd, folder):
+    """People send no key; the agents belong to the principal of the plan, which must be there."""
+    path, keys = os.path.join(folder, "keyed.yaml"), os.path.join(folder, "keys")
+    said = children.run([os.path.join(os.path.dirname(parleyd), "parley"), "keys", "new", "--principal", "chats"], capture_output=True, text=True, check=True)
+    with open(keys, "w", encoding="utf-8") as file:
+        file.write(said.stdout.splitlines()[1] + "\n")
+    os.chmod(keys, 0o600)
+    plan = DEMOS["bot"].replace("opt: {debug: True,", "opt: {password: let me in,")
+    for principal, word in ("", "the key 'principal' must name"), ("principal: others", "no key of --keys is 'others'"), ("principal: chats", None):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"{plan}{principal}\n")
+        command = ["--http", "127.0.0.1:0", "--keys", keys, "--service", path]
+        if word is not None:
+            done = children.run([parleyd, "--listen", "127.0.0.1:0", *command], capture_output=True, text=True)
+            assert done.returncode == 1 and word in done.stderr, done
+    with children.Daemon(parleyd, *command) as parley:
+        ann = Person(parley)
+        ann.say("hello")
+        assert ann.read()["text"].startswith("Sorry, this conversation bot is password-protected.")
+        ann.say("let me in")
+        assert ann.read()["quick_replies"] == ["begin", "exit"]
+        ann.say("begin")
+        assert ann.read()["text"].startswith("Welcome to the ParlAI Chatbot demo.")
+        ann.say("one two")
+        ann.told("one two")
+        ann.close()
+
+
 def main():
     parleyd = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -307,6 +335,7 @@ def main():
         assert [name for group in said["group"] for name, _ in group] == ["Agent_1", "Agent_0", "Max"], said
         as_parlai(parleyd, folder)
         refused(parleyd, folder)
+        with_keys(parleyd, folder)
     print("service: passed")
 
 
