@@ -10,6 +10,7 @@ import { Library } from './library.js';
 import { kept } from './memory.js';
 import { asked, complain, confirmed, copyText, notify, openDialog, openMenu } from './overlays.js';
 import { Panel } from './panel.js';
+import { RoomView } from './room_view.js';
 import { nameOf, Sidebar } from './sidebar.js';
 import { Thread } from './thread.js';
 import { EXPORTS, importFile, parsedFile, saveFile } from './transfer.js';
@@ -30,6 +31,8 @@ export class App {
   #chats = new Map();
   #pointed = null; // a turn to show once it is there
   #covering = null; // what lies over a narrow window
+  /** @type {RoomView|null} in place of a conversation */
+  #room = null;
 
   constructor() {
     this.root = document.getElementById('app');
@@ -74,7 +77,7 @@ export class App {
     await this.#route();
     this.library.complete().catch(complain);
     this.library.poll((error) => (error.code === 'unauthenticated' ? this.#askAgain() : this.#setReachable(false)), () => this.#setReachable(true));
-    if (!NARROW.matches) this.composer.focus();
+    if (!NARROW.matches && this.#room === null) this.composer.focus();
     this.root.removeAttribute('aria-busy');
   }
 
@@ -98,7 +101,7 @@ export class App {
     const { chat } = this;
     const shown = this.library.all.get(chat.id) ?? chat.conversation;
     const name = shown ? nameOf(this.#rootOf(shown)) : chat.error?.isPassing ? 'Waiting' : chat.error ? 'Not here' : 'New conversation';
-    document.title = shown ? `${name} · Parley` : 'Parley';
+    if (this.#room === null) document.title = shown ? `${name} · Parley` : 'Parley';
     this.title.textContent = name;
     this.title.disabled = !shown;
     this.root.classList.toggle('is-new', chat.id === null);
@@ -188,7 +191,27 @@ export class App {
     notify('Another message came first. Yours is back in the field.');
   }
 
+  /** Shows a room in place of a conversation, or none. @param {string|null} name */
+  #showRoom(name) {
+    if (this.#room?.name === name) return;
+    this.#room?.close();
+    this.root.classList.toggle('is-in-room', name !== null); // what is not shown takes no focus
+    this.#room = name === null ? null : new RoomView(document.getElementById('main'), this, name);
+    document.title = name === null ? 'Parley' : `${name} · Parley`;
+  }
+
+  async joinRoom() {
+    const name = await asked({ title: 'Join a room', label: 'Room', value: '' });
+    if (name) location.hash = `#/r/${encodeURIComponent(name)}`;
+  }
+
   async #route() {
+    const room = /^#\/r\/([^/]+)$/.exec(location.hash)?.[1] ?? null;
+    this.#showRoom(room === null ? null : decodeURIComponent(room));
+    if (room !== null) {
+      this.toggleSidebar(false);
+      return;
+    }
     const id = /^#\/c\/([\w.-]+)$/.exec(location.hash)?.[1] ?? null;
     if (id === this.chat.id && (id !== null || this.chat.conversation === null)) return;
     this.#show(id === null ? this.#newChat(null) : this.#chats.get(id) ?? this.#newChat(id));
@@ -211,6 +234,7 @@ export class App {
   /** @param {Chat} chat */
   #show(chat) {
     this.chat = chat;
+    this.#showRoom(null);
     const hash = chat.id === null ? '' : `#/c/${chat.id}`;
     if (location.hash !== hash) history.pushState(null, '', hash || location.pathname);
     this.draw();
@@ -234,7 +258,7 @@ export class App {
   /** Another tab may have gone on with what is shown. */
   #look() {
     const { chat } = this;
-    if (document.hidden || chat.id === null || chat.isBusy) return;
+    if (document.hidden || chat.id === null || chat.isBusy || this.#room !== null) return;
     if (chat.error) {
       if (chat.error.isPassing) this.#load(chat).then(() => this.draw());
       return;

@@ -9,6 +9,11 @@ export function authorization() {
   return key === '' ? {} : { Authorization: `Bearer ${key}` };
 }
 
+/** Of a WebSocket, whose first message has it; '': there is none. */
+export function keyInUse() {
+  return key;
+}
+
 export function hasKey() {
   return key !== '';
 }

@@ -69,6 +69,7 @@ export class Sidebar {
         el('div', { class: 'searchbox' }, icon('search'), this.search)),
       this.list,
       el('div', { class: 'list-foot' }, this.status,
+        button('people', 'Join a room', () => app.joinRoom()),
         button('upload', 'Import a conversation', () => app.importFile()),
         button('sun', 'Colours', (event) => app.themeMenu(event.currentTarget)),
         button('help', 'Help and shortcuts', () => app.help())));

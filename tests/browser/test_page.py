@@ -13,6 +13,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 import children  # noqa: E402
+from cable import Cable  # noqa: E402
 from calls import ANSWERING, DONE, IDLE, N_DONE, READY, SHOWN, call, conversation, ids, leave, overflow, transcript, write  # noqa: E402
 from chromium import Chromium  # noqa: E402
 
@@ -441,6 +442,79 @@ def check_key(parleyd, browser, folder):
         page.until(f"document.querySelectorAll('.turn').length === 2 && {IDLE}")
 
 
+SAID = "[...document.querySelectorAll('.room-view [role=log] .said')].map((e) => e.querySelector('b').innerText + ': ' + e.querySelector('.said-text').innerText)"
+EVENTS = "[...document.querySelectorAll('.room-event')].map((e) => e.innerText)"
+STATE = "document.querySelector('.room-state').innerText"
+
+
+def check_room(ready):
+    """Two windows side by side in one room: who is there, who types, words in one order, quick replies, an agent; lost connections
+    and a reload miss nothing; who leaves is asked again. Narrow and wide, by the keyboard."""
+    pages, cable = {}, Cable(ready.http)
+    for name, width, http in (("Ann", 1000, ready.http), ("Bob", 380, cable.address)):
+        page = pages[name] = ready.browser.open(f"http://{http}/#/r/the%20den", width=width, dark=width < 1000)
+        page.until("document.activeElement?.id === 'person'")
+        page.type(name)
+        page.press("Enter")
+        page.until(f"{EVENTS}.includes('{name} joined') && document.activeElement.matches('.room-view textarea')")
+    ann, bob = pages["Ann"], pages["Bob"]
+    ann.until(f"{EVENTS}.includes('Bob joined') && document.querySelectorAll('.person').length === 2")
+    ann.type("Is it ")
+    bob.until(f"{STATE} === 'Ann types…'")
+    ann.type("me? <b>\u202eno</b>")
+    ann.press("Enter")
+    bob.until(f"{SAID}.length === 1 && {STATE} === ''")
+    assert bob.js(SAID) == ["Ann: Is it me? <b>\u202eno</b>"], bob.js(SAID)
+    assert bob.js("document.querySelector('.room-view .said-text').childElementCount") == 0
+    bob.type("It is.")
+    bob.press("Enter")
+    ann.until(f"{SAID}.at(-1) === 'Bob: It is.'")
+    assert bob.js("document.querySelectorAll('.said.is-mine').length") == 1
+    cable.cut()  # Bob's connections
+    ann.type("Are you there?")
+    ann.press("Enter")
+    bob.until(f"{SAID}.at(-1) === 'Ann: Are you there?'")
+    bob.type("I am.")
+    cable.cut()
+    bob.press("Enter")
+    ann.until(f"{SAID}.at(-1) === 'Bob: I am.'")
+    bob.until(f"{SAID}.length === 4 && document.querySelector('.is-unsaid') === null")
+    # Another person, whose client knows quick replies, and an agent: both over gRPC's JSON.
+    ann.js(f"""(async () => {{
+        const s = new WebSocket('ws://{ready.http}/v1/rooms/socket', 'parley.rooms.v1');
+        await new Promise((r) => s.onopen = r);
+        for (const frame of [{{hello: {{name: 'Eve'}}}}, {{join: {{room: 'the den'}}}}, {{invite: {{room: 'the den', agent: 'echo', name: 'Echo'}}}},
+                             {{say: {{room: 'the den', text: 'tea or coffee?', clientSeq: 1, quickReplies: ['tea', 'coffee']}}}}]) s.send(JSON.stringify(frame));
+        window.eve = s;
+    }})()""")
+    bob.until(f"{SAID}.at(-1) === 'Eve: tea or coffee?'")
+    bob.tab_to(".quick-replies button", backwards=True)
+    bob.press("Enter")
+    ann.until(f"{SAID}.at(-1) === 'Bob: coffee' || {SAID}.at(-1) === 'Bob: tea'")
+    ann.type("Echo, say something.")
+    ann.press("Enter")
+    bob.until(f"{SAID}.at(-1).startsWith('Echo: ') && [...document.querySelectorAll('.person .tag')].some((e) => e.innerText === 'agent')")
+    ann.js("eve.close()")
+    bob.until("[...document.querySelectorAll('.person.is-away')].some((e) => e.innerText.includes('Eve'))")
+    for page in (ann, bob):
+        assert not page.errors and not overflow(page), (page.errors, overflow(page))
+    ann.shot("build/browser/room-wide.png")
+    bob.shot("build/browser/room-narrow.png")
+    said = ann.js(SAID)
+    bob.reload()  # the same person, with all that was said
+    bob.until(f"{SAID}.length === {len(said)} && document.querySelectorAll('.person').length === 4")
+    assert bob.js(SAID) == said and bob.js(EVENTS) == ann.js(EVENTS)
+    bob.until("document.activeElement.matches('.room-view textarea')")
+    bob.type("Back again.")
+    bob.press("Enter")
+    ann.until(f"{SAID}.at(-1) === 'Bob: Back again.'")
+    bob.click("[aria-label='Leave the room']")
+    bob.until("document.activeElement?.id === 'person' && document.querySelector('.room-door').innerText.includes('You have left')")
+    ann.until(f"{EVENTS}.at(-1) === 'Bob left'")
+    ann.js("location.hash = ''")
+    ann.until("document.querySelector('.welcome')?.checkVisibility() && document.querySelector('.room-view') === null")
+
+
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     wanted = sys.argv[3:]
@@ -456,7 +530,7 @@ def main():
             checks = {"looks": lambda: check_looks(ready), "keyboard": lambda: check_keyboard(ready), "stop": lambda: check_stop(ready),
                       "settings": lambda: check_settings(ready), "constrained": lambda: check_constrained(ready),
                       "models": lambda: check_models(parleyd, browser, folder, write_tiny_model), "reload": lambda: check_reload(ready),
-                      "files": lambda: check_files(ready, folder), "hostile": lambda: check_hostile(ready), "kill": lambda: check_kill(ready, folder),
+                      "files": lambda: check_files(ready, folder), "hostile": lambda: check_hostile(ready), "kill": lambda: check_kill(ready, folder), "room": lambda: check_room(ready),
                       "key": lambda: check_key(parleyd, browser, folder)}
             for name, check in checks.items():
                 if not wanted or name in wanted:
