@@ -1,8 +1,8 @@
 /* With a bound of age a pass first reads all rows, to know which of them are too old: see ages.h.
  * Then it reads some rows from the journal, checks them and their time to live (it is in the
  * conversation's options), appends a closing record for each expired conversation, and reads more
- * rows when these are durable. So a pass uses the journal's thread for a few milliseconds at a
- * time, and turns are written in between.
+ * rows when these are durable. So a pass uses the journal's thread for about a millisecond at a
+ * time, then rests for longer than that, and turns are read and written in between.
  *
  * A time to live counts since this process has run: a longer idle time would be the clock's word.
  *
@@ -24,8 +24,11 @@
 #define RETENTION_TERMS_BYTES ((size_t)64 << 20)
 
 enum {
-    RETENTION_ROWS = 256,  /* looked at at a time */
+    RETENTION_ROWS = 64,   /* looked at at a time */
     RETENTION_CLOSES = 20, /* of those */
+    RETENTION_REST = 3,    /* as many times what reading took */
+    RETENTION_LEAST_US = 200,
+    RETENTION_MOST_US = 50 * 1000, /* of a rest */
 };
 
 struct closing_one {
@@ -57,13 +60,29 @@ static void on_retention_closed(void *arg, const struct error *err)
     }
 }
 
+/* Asks for more, after a rest if reading takes time. */
+static void retention_ask_on(struct retention *r)
+{
+    const uint64_t now_us = env_now_us(r->all->config.env);
+    uint64_t rest_us = RETENTION_REST * (now_us - r->asked_us);
+
+    if (rest_us < RETENTION_REST * RETENTION_LEAST_US || r->is_pressed) {
+        retention_ask(r);
+        return;
+    }
+    if (rest_us > RETENTION_MOST_US)
+        rest_us = RETENTION_MOST_US;
+    r->is_resting = true;
+    alarm_set(r->config.alarm, now_us + rest_us);
+}
+
 /* Asks for more when what is being closed is: before, the journal's size is not what it will be. */
 static void retention_go_on(struct retention *r)
 {
     if (r->n_closing > 0)
         r->is_waiting = true;
     else
-        retention_ask(r);
+        retention_ask_on(r);
 }
 
 /* Why, as it is logged. */
@@ -297,9 +316,10 @@ static void on_retention_rows(void *arg, struct journal_found *found, const stru
         retention_end_pass(r);
         return;
     }
+    r->is_pressed = r->config.bytes != 0 && found->store_bytes > r->config.bytes;
     if (r->is_collecting) {
         if (retention_collect(r, found))
-            retention_ask(r);
+            retention_ask_on(r);
         else
             retention_begin_looking(r);
         return;
@@ -328,6 +348,7 @@ static void retention_ask(struct retention *r)
     const struct journal_query q = {
         .by = JOURNAL_SWEEP, .place = r->place, .max_rows = RETENTION_ROWS};
 
+    r->asked_us = env_now_us(r->all->config.env);
     journal_read(r->all->keeping.journal, &r->wait, &q, on_retention_rows, r);
 }
 
@@ -335,9 +356,15 @@ void retention_tick(void *retention)
 {
     struct retention *r = retention;
 
+    if (r->is_resting) {
+        r->is_resting = false;
+        retention_ask(r);
+        return;
+    }
     if (r->is_passing || r->all->keeping.journal == NULL || r->all->is_draining)
         return;
     r->is_passing = true;
+    r->is_pressed = false;
     r->is_collecting = r->config.age_ms != 0;
     r->old_seq = r->place = 0;
     r->n_idlest = r->next_idlest = 0;
@@ -364,6 +391,6 @@ void retention_stop(struct retention *r)
 {
     journal_leave(&r->wait);
     ages_deinit(&r->ages);
-    r->is_waiting = false;
+    r->is_waiting = r->is_resting = false;
     r->is_passing = true; /* and none begins */
 }

@@ -31,6 +31,9 @@ struct retention {
     bool is_passing;    /* a pass is under way */
     bool is_waiting;    /* the pass waits until closings are durable */
     bool is_collecting; /* the pass collects ages before it looks at conversations */
+    bool is_resting;    /* the pass goes on when the alarm rings */
+    bool is_pressed;    /* the journal is larger than it may be: the pass does not rest */
+    uint64_t asked_us;  /* when the pass asked the journal last */
     struct ages ages;
     uint64_t newest_ms; /* the time of the newest record of earlier processes */
     uint64_t old_seq;   /* records of earlier processes up to this seq are too old */

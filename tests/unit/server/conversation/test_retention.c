@@ -360,5 +360,36 @@ START_TEST(a_ttl_is_the_clients)
 }
 END_TEST
 
+/* A pass whose reading takes time rests for three times as long, so that turns are read in between,
+ * and for 50 ms at the most. */
+START_TEST(a_pass_rests)
+{
+    make_dir();
+    begin(NOW, HOUR); /* it goes over all twice */
+    (void)opened(0);
+    for (uint64_t took_us = 10000; took_us <= 100000; took_us *= 10) {
+        alarm_ring(&due);
+        for (size_t n = 0; retention.is_passing; n++) {
+            s.now_us += took_us;
+            while (due.at_us == 0)
+                (void)uv_run(&loop, UV_RUN_ONCE);
+            if (!retention.is_passing)
+                break;
+            ck_assert(retention.is_resting && n < 2);
+            ck_assert_uint_eq(due.at_us - s.now_us, took_us == 10000 ? 30000 : 50000);
+            s.now_us = due.at_us;
+            alarm_ring(&due);
+        }
+    }
+    alarm_ring(&due);
+    s.now_us += 10000;
+    while (due.at_us == 0)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    ck_assert(retention.is_resting);
+    end(); /* in its rest */
+    remove_dir();
+}
+END_TEST
+
 SUITE_MAIN("server/conversation/retention", storage_has_no_time_to_live, a_clock_deletes_nothing,
-           an_age_deletes, a_clock_ends_no_key, a_ttl_is_the_clients)
+           an_age_deletes, a_clock_ends_no_key, a_ttl_is_the_clients, a_pass_rests)
