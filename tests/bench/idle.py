@@ -3,16 +3,18 @@
 beside turns of one conversation for each client in a daemon that has no others, in turns. The conversations are written into the journal by SQL, each with its
 chain of hashes, as copies of one with two turns that a daemon has written.
 
-usage: idle.py BUILD_DIR MODEL.gguf [--stored N] [--turns N] [--unload-size MIB] [--model] [--json]
+usage: idle.py BUILD_DIR MODEL.gguf [--stored N] [--turns N] [--unload-size MIB] [--data FOLDER] [--model] [--json]
 
---model: replies are the model's, of one token, instead of echo's. Exit 3: memory grows by more than 8 MiB in the last half of the turns, it is
+--data: the folder of the conversations, which is kept; if it is there already, none are written. --model: replies are the model's, of one token, instead of echo's. Exit 3: memory grows by more than 8 MiB in the last half of the turns, it is
 more than twice the bound and what SQLite keeps above that of the other daemon, or the 99th percentile of a turn is more than twice the other daemon's.
 """
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
 import random
+import sqlite3
 import statistics
 import sys
 import time
@@ -31,6 +33,16 @@ def daemon(o, data, *flags):
     if o.model:
         return loads.Daemon(o.build, o.file, "--data", data, "--kv-bytes", "64M", *flags)
     return harness.Parleyd(os.path.join(o.build, "parleyd"), "--data", data, *flags)
+
+
+def write(o, data, name, tokens):
+    """Copies a conversation of two turns."""
+    with daemon(o, data) as client:
+        client.open(name)
+        past = client.open(name)
+        for _ in range(2):
+            ask_ms(client, past, tokens)
+    journal.fill(data, o.stored, o.stored)
 
 
 def mib(daemon):
@@ -70,29 +82,28 @@ def main():
     parser.add_argument("--stored", type=int, default=1000000)
     parser.add_argument("--turns", type=int, default=50000)
     parser.add_argument("--unload-size", type=int, default=16)
+    parser.add_argument("--data")
     parser.add_argument("--model", action="store_true")
     parser.add_argument("--json", action="store_true")
     o = parser.parse_args()
     o.build = os.path.abspath(o.build)
     name, tokens, chance = "model" if o.model else "echo", 1 if o.model else 64, random.Random(51)
     bound = ["--unload-size", f"{o.unload_size}M"]
-    said = {"stored": o.stored, "turns": o.turns, "unload_size_mib": o.unload_size}
-    with journal.folder(o) as few, journal.folder(o) as many:
-        with daemon(o, many) as client:
-            client.open(name)
-            past = client.open(name)
-            for _ in range(2):
-                ask_ms(client, past, tokens)
+    said = {"turns": o.turns, "unload_size_mib": o.unload_size}
+    with journal.folder(o) as few, contextlib.nullcontext(o.data) if o.data else journal.folder(o) as many:
         begun = time.monotonic()
-        ids = journal.fill(many, o.stored, o.stored)
-        said |= {"written_s": time.monotonic() - begun, "file_mib": os.path.getsize(many + "/journal.db") / (1 << 20)}
+        if not os.path.exists(many + "/journal.db"):
+            write(o, many, name, tokens)
+        with contextlib.closing(sqlite3.connect(many + "/journal.db")) as db:
+            ids = [id.hex() for (id,) in db.execute("SELECT id FROM conversation WHERE NOT is_closed")]
+        said |= {"stored": len(ids), "written_s": time.monotonic() - begun, "file_mib": os.path.getsize(many + "/journal.db") / (1 << 20)}
         alone, beside = daemon(o, few, *bound), daemon(o, many, *bound)
         with alone as one, beside as other:
             mine = [one.open(name) for _ in range(N_AT_ONCE)]
             ask_all(one, mine * 10, tokens)
             ask_all(other, chance.sample(ids, min(200, len(ids))), tokens)
             said |= {"one_mib": mib(alone), "started_mib": mib(beside)}
-            assert listed(other) == o.stored + 2
+            assert listed(other) == len(ids)
             said["listed_mib"] = mib(beside)
             times, memory = {True: [], False: []}, []
             for i in range(N_ROUNDS):
