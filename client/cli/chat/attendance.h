@@ -52,7 +52,7 @@ struct attendance {
     uint32_t client_seq;
     uint32_t said_seq; /* of the last entry that was said */
     bool is_leaving, was_entered;
-    struct parley_error lost; /* why the connection was lost */
+    struct parley_error lost;                        /* why the connection was lost */
     uint64_t give_up_ms, again_ms, say_ms, leave_ms; /* times of env_real; 0: none */
     unsigned delay_ms;
 
