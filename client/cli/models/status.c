@@ -24,6 +24,26 @@ static void print_batching(const Parley__V1__ModelBatching *b)
             printf("    steps of up to %zu rows: %" PRIu64 "\n", up_to, b->rows_histogram[i]);
 }
 
+static void print_disk(const Parley__V1__ModelDisk *d, uint64_t page_bytes)
+{
+    char bytes[24];
+
+    printf("  disk         %" PRIu64 " of %" PRIu64 " pages full (%s), %" PRIu64
+           " written, %" PRIu64 " read, %" PRIu64 " made room, %" PRIu64 " broken, %" PRIu64
+           " writes failed\n"
+           "    saved      %" PRIu64 " prompt tokens not computed again, about %.1f s; "
+           "%.3g s for each GiB that is full\n"
+           "    missed     %" PRIu64 " tokens never computed, %" PRIu64 " evicted, %" PRIu64
+           " another principal's, %" PRIu64 " of another revision\n",
+           d->pages_used, d->pages, table_bytes(bytes, d->pages_used * page_bytes), d->written,
+           d->read, d->evicted, d->broken, d->failed, d->hit_tokens, d->saved_seconds,
+           d->pages_used == 0
+               ? 0.0
+               : d->saved_seconds * 1073741824.0 / ((double)d->pages_used * (double)page_bytes),
+           d->missed_never_computed, d->missed_evicted, d->missed_other_principal,
+           d->missed_other_revision);
+}
+
 static void print_model(const Parley__V1__Model *m)
 {
     char bytes[24], kind[WORD_CHARS], state[WORD_CHARS];
@@ -52,6 +72,8 @@ static void print_model(const Parley__V1__Model *m)
                m->state_slots - m->state_slots_free, m->state_slots,
                table_bytes(bytes, m->state_slot_bytes), m->state_snapshots, m->state_snapshots_used,
                m->state_snapshots_evicted);
+    if (m->disk != NULL)
+        print_disk(m->disk, m->kv_page_bytes);
     if (*m->products != '\0')
         printf("  products     %s\n", m->products);
     if (m->device_host_pages > 0 || m->device_losses > 0 || m->device_graphs > 0)

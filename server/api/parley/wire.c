@@ -664,6 +664,24 @@ static void fill_agent(Parley__V1__Model *out, const struct model *m, struct age
     out->device_graphs = (uint32_t)info->device_graphs;
 }
 
+static void wire_model_disk(Parley__V1__ModelDisk *out, const struct cache_info *from)
+{
+    parley__v1__model_disk__init(out);
+    out->pages = from->disk_pages;
+    out->pages_used = from->disk_pages_used;
+    out->written = from->disk_written;
+    out->read = from->disk_read;
+    out->evicted = from->disk_evicted;
+    out->broken = from->disk_broken;
+    out->failed = from->disk_failed;
+    out->hit_tokens = from->hit_disk_tokens;
+    out->saved_seconds = from->saved_s;
+    out->missed_never_computed = from->missed_tokens[KV_MISS_NEVER];
+    out->missed_evicted = from->missed_tokens[KV_MISS_EVICTED];
+    out->missed_other_principal = from->missed_tokens[KV_MISS_OWNER];
+    out->missed_other_revision = from->missed_tokens[KV_MISS_REVISION];
+}
+
 enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_default,
                        struct arena *arena, struct error *err)
 {
@@ -671,9 +689,11 @@ enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_d
     struct agent_info *info = arena_alloc(arena, 1, sizeof(*info));
     Parley__V1__ModelBatching *batching = arena_alloc(arena, 1, sizeof(*batching));
     Parley__V1__Model *p = arena_alloc(arena, 1, sizeof(*p));
+    Parley__V1__ModelDisk *disk = arena_alloc(arena, 1, sizeof(*disk));
     uint64_t *histogram = arena_alloc(arena, 1, sizeof(stats->rows_histogram));
 
-    if (stats == NULL || info == NULL || batching == NULL || p == NULL || histogram == NULL)
+    if (stats == NULL || info == NULL || batching == NULL || p == NULL || disk == NULL ||
+        histogram == NULL)
         return error_no_memory(err, 0, "what is known of a model");
     parley__v1__model__init(p);
     p->name = m->name;
@@ -693,6 +713,10 @@ enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_d
         batcher_stats(m->batcher, stats);
         fill_batching(batching, m, stats, histogram);
         p->batching = batching;
+        if (info->cache.disk_pages > 0) {
+            wire_model_disk(disk, &info->cache);
+            p->disk = disk;
+        }
     }
     *out = p;
     return STATUS_OK;
