@@ -10,6 +10,7 @@
 #include "server/check.h"
 #include "server/config/config.h"
 #include "server/config/documents.h"
+#include "server/config/model_paths.h"
 #include "server/daemon.h"
 
 enum { EXIT_STOPPED = 0, EXIT_FAILED = 1, EXIT_WRONG_USE = 2 };
@@ -43,7 +44,7 @@ static void on_alarm(int number, siginfo_t *info, void *context)
     _exit(EXIT_FAILED);
 }
 
-static int server_main_serve(const struct config *config)
+static int server_main_serve(struct config *config)
 {
     const struct sigaction alarm = {.sa_sigaction = on_alarm, .sa_flags = SA_SIGINFO};
     enum status rc;
@@ -53,7 +54,9 @@ static int server_main_serve(const struct config *config)
     (void)signal(SIGPIPE, SIG_IGN);         /* a closed peer is an error of its write */
     (void)signal(SIGXFSZ, SIG_IGN);         /* and so is a limit on the size of files */
     (void)sigaction(SIGALRM, &alarm, NULL); /* none of these can fail */
-    rc = config->check ? check_config(config, &failure) : config_check_files(config, &failure);
+    rc = config_fetch_models(config, &failure);
+    if (rc == STATUS_OK)
+        rc = config->check ? check_config(config, &failure) : config_check_files(config, &failure);
     if (rc == STATUS_OK && !config->check)
         rc = daemon_run(config, &failure);
     if (rc != STATUS_OK) {

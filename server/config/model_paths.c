@@ -1,3 +1,6 @@
+/* Paths and names of models become models of the configuration: what is in a folder is listed, what
+ * is on this machine is found, and what is not is fetched at the start. Nothing else of the
+ * configuration touches models' files. */
 #include "server/config/model_paths.h"
 
 #include <dirent.h>
@@ -11,6 +14,8 @@
 #include "base/alloc.h"
 #include "base/fetch/find.h"
 #include "base/fetch/model_name.h"
+#include "base/fetch/pull.h"
+#include "base/log.h"
 #include "base/shard_name.h"
 #include "server/config/setters.h"
 #include "server/config/values.h"
@@ -150,4 +155,50 @@ void config_find_models(struct config *c)
             fetch_find(&path, c->models[i].path, &ignored) == STATUS_OK)
             c->models[i].path = config_keep_text(c, path);
     }
+}
+
+/* --- fetching --- */
+
+struct fetch_log {
+    const char *model;
+    unsigned tenths; /* that were logged, and one */
+};
+
+static void on_fetch_progress(void *arg, const struct pull_progress *now)
+{
+    struct fetch_log *log = arg;
+    unsigned tenths =
+        now->all_bytes > 0 ? (unsigned)(10 * (double)now->all_done / (double)now->all_bytes) : 0;
+
+    if (now->stage != PULL_FETCHING || tenths < log->tenths)
+        return;
+    log->tenths = tenths + 1;
+    log_info("fetching", "model=%s file=\"%s\" percent=%u megabytes=%llu", log->model, now->file,
+             10 * tenths, (unsigned long long)now->all_bytes / 1000000);
+}
+
+static enum status config_fetch_model(struct config *c, struct config_model *m, struct error *err)
+{
+    struct fetch_log log = {.model = m->name};
+    struct model_name name;
+    char *path;
+
+    if (model_name_parse(&name, m->path, err) != STATUS_OK)
+        return err->status;
+    if (name.kind != MODEL_NAME_HUB)
+        return STATUS_OK; /* config_check_files says what is missing */
+    if (pull_run(&path, &name, PULL_CONNECTIONS, on_fetch_progress, &log, err) != STATUS_OK)
+        return error_prefix(err, "model '%s'", m->name);
+    m->path = config_keep_text(c, path);
+    return STATUS_OK;
+}
+
+enum status config_fetch_models(struct config *c, struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; i < c->n_models && rc == STATUS_OK && !c->is_offline && !c->check; i++)
+        if (model_name_is_one(c->models[i].path))
+            rc = config_fetch_model(c, &c->models[i], err);
+    return rc;
 }

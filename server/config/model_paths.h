@@ -16,5 +16,8 @@ enum status config_add_path(struct config *c, const char *path, struct error *er
 
 /* Puts paths in place of names of models that are on this machine; others stay. */
 void config_find_models(struct config *c);
+/* Fetches the models of the hub that others are, unless the configuration forbids it, and logs how
+ * far it is. May take long. */
+enum status config_fetch_models(struct config *c, struct error *err) MUST_CHECK;
 
 #endif

@@ -202,6 +202,11 @@ enum status set_backend(struct config *c, const char *value, struct error *err)
     return error_set(err, STATUS_INVALID, "there is no '%.40s', there are:%s", value, names);
 }
 
+enum status set_offline(struct config *c, const char *value, struct error *err)
+{
+    return config_switch(&c->is_offline, value, err);
+}
+
 enum status set_fast_math(struct config *c, const char *value, struct error *err)
 {
     return config_switch(&c->options.fast_math, value, err);

@@ -39,6 +39,7 @@ enum status set_http(struct config *c, const char *value, struct error *err) MUS
 enum status set_http_admin(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_http_origin(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_backend(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_offline(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_fast_math(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_kv_disk_dir(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_kv_host_bytes(struct config *c, const char *value, struct error *err) MUST_CHECK;

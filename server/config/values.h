@@ -33,6 +33,7 @@ struct config {
     struct config_model plugins[CONFIG_MAX_PLUGINS]; /* [n_plugins] in shared objects */
     size_t n_plugins;
     const char *model_dir; /* files that may be loaded by name; NULL: none. In argv or the file */
+    bool is_offline;       /* nothing is fetched */
     const char *backup;    /* only copy what data has to this file; NULL: no */
     const char *data;      /* the journal's directory, in argv or the file; NULL: none is kept */
     const char *tls_cert, *tls_key, *tls_client_ca; /* likewise, PEM files; NULL: none */

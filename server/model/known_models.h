@@ -74,6 +74,7 @@ struct models_config {
     uv_loop_t *loop;
     const struct env *env;
     const char *model_dir;     /* NULL: there is none */
+    bool is_offline;           /* nothing is fetched */
     uint64_t drain_timeout_ms; /* of an unload */
     uint64_t memory_bytes;     /* for weights and KV pages of all models; 0: no bound */
     struct model_config model; /* of each model, without its name and path */
@@ -96,6 +97,8 @@ struct models {
     struct list users;
     uv_timer_t timer; /* active while a model unloads */
     bool has_ended, is_stopping;
+    struct list pulls; /* of struct model_pull_job */
+    size_t n_pulls;
     uint64_t n_evicted;       /* models unloaded to make room */
     struct list light_steps;  /* of struct model: those with a step that waits to run on the loop */
     struct compiler compiler; /* compiles constraints for all models */

@@ -51,6 +51,7 @@ void models_init(struct models *r, const struct models_config *config)
     list_init(&r->entries);
     list_init(&r->users);
     list_init(&r->light_steps);
+    list_init(&r->pulls);
     r->config.model.light_steps = &r->light_steps;
     r->config.model.compiler = &r->compiler;
 }
@@ -258,6 +259,27 @@ enum status models_add_type(struct models *r, const char *name, const struct age
     e = make_known(r, name, NULL);
     e->type = type;
     e->spec = spec;
+    return STATUS_OK;
+}
+
+enum status models_add_path(struct models *r, const char *name, const char *path, struct error *err)
+{
+    struct model_entry *e = models_find(r, name);
+
+    if (e != NULL && !e->is_from_dir)
+        return error_because(err, STATUS_EXISTS, REASON_NONE, "model",
+                             "there is another model '%s' already", name);
+    if (e == NULL && r->n_entries == MODELS_MAX_KNOWN)
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                             "%d models are known already", MODELS_MAX_KNOWN);
+    if (e == NULL)
+        e = make_known(r, name, path);
+    e->is_from_dir = true;
+    if (strcmp(e->path, path) == 0)
+        return STATUS_OK;
+    free(e->path); /* of a loaded one it is read when it is loaded again */
+    e->path = xstrdup(path);
+    e->bytes = 0;
     return STATUS_OK;
 }
 

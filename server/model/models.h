@@ -37,6 +37,12 @@ struct models_wanted {
 enum status models_add_type(struct models *r, const char *name, const struct agent_type *type,
                             const void *spec, struct error *err) MUST_CHECK;
 
+/* Makes the model of a path known, as a file of --model-dir is; models_load loads it. A model of
+ * that kind which has the name gets the path, for its next load. EXISTS if another model has the
+ * name. */
+enum status models_add_path(struct models *r, const char *name, const char *path,
+                            struct error *err) MUST_CHECK;
+
 /* Checks whether models_configure can do this: no model that would go is loading or is refused by a
  * user, and there is room for the new models. */
 enum status models_check(const struct models *r, const struct models_wanted *wanted, size_t n,

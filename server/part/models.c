@@ -12,6 +12,7 @@
 #include "server/environment/vectors.h"
 #include "server/model/attached.h"
 #include "server/model/model.h"
+#include "server/model/pulls.h"
 #include "server/part.h"
 #include "server/server.h"
 #include "server/stop_signal.h"
@@ -98,6 +99,7 @@ static void models_part_init(void *self, struct part_host *host, struct alarm *a
         .loop = host->loop,
         .env = host->env,
         .model_dir = c->model_dir,
+        .is_offline = c->is_offline,
         .drain_timeout_ms = c->drain_timeout_ms,
         .memory_bytes = c->memory_bytes,
         .model =
@@ -123,9 +125,17 @@ static void models_part_init(void *self, struct part_host *host, struct alarm *a
     models_open(self);
 }
 
+static void models_part_end(void *self)
+{
+    models_end(self);
+    model_pulls_end(self);
+}
+
 static bool models_part_is_idle(const void *self)
 {
-    return ((const struct models *)self)->n_loading == 0;
+    const struct models *models = self;
+
+    return models->n_loading == 0 && models->n_pulls == 0;
 }
 
 static bool models_part_stop(void *self)
@@ -143,7 +153,7 @@ static bool models_part_stop(void *self)
 const struct part models_part = {
     .size_bytes = sizeof(struct models),
     .init = models_part_init,
-    .end = models_end,
+    .end = models_part_end,
     .is_idle = models_part_is_idle,
     .stop = models_part_stop,
     .deinit = models_deinit,

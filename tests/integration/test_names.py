@@ -92,8 +92,8 @@ def read_in_place(parleyd, tiny, folder):
         children.until("the folder's new model", lambda: '"c"' in ask(daemon, "GET", "/v1/models")[1], daemon.process)
         (models / "c.gguf").unlink()
     assert sorted(str(path) for path in folder.rglob("*")) == files  # nothing was written
-    refused(parleyd, "model 'x': hf:o/x in the hub's cache: nothing of it is there", "hf:o/x")
-    refused(parleyd, "there is no Q2_K; there are: ", "--model", "x=hf:o/Some-GGUF:Q2_K")
+    refused(parleyd, "model 'x': hf:o/x in the hub's cache: nothing of it is there", "hf:o/x", "--offline")
+    refused(parleyd, "there is no Q2_K; there are: ", "--model", "x=hf:o/Some-GGUF:Q2_K", "--offline")
     refused(parleyd, "ollama:nope:latest is not in Ollama's store", "ollama:nope")
     refused(parleyd, "'hf:x' is no name of the hub", "hf:x", code=2)
     refused(parleyd, "not 'serve'", "serve", code=2)
@@ -245,6 +245,97 @@ def fails(parley, cache):
     pull(parley, "hf:o/r", code=1, says=f"hf:o/r: {hub.url} does not answer: ")
 
 
+def at_start(parleyd, tiny, cache):
+    """A start fetches what the cache lacks, unless it may not; what the cache has is not asked for."""
+    with Hub({"o/start-GGUF": {"m.gguf": tiny.read_bytes()}}) as hub:
+        os.environ["HF_ENDPOINT"] = hub.url
+        for forbids in ("--offline", "--check"):
+            refused(parleyd, "hf:o/start-GGUF in the hub's cache: nothing of it is there; 'parley pull' fetches it", "hf:o/start-GGUF", forbids)
+        refused(parleyd, "model 'x': hf:o/x: HTTP 404: there is no such repository", "x=hf:o/x")
+        n = len(hub.seen)
+        assert n == 1
+        with children.Daemon(parleyd, "hf:o/start-GGUF", "--http", "127.0.0.1:0", "--log-level", "info") as daemon:
+            assert daemon.ready["models"] == "start,echo" and reply(daemon, "start")
+            assert any(' info fetching model=start file="m.gguf" percent=' in line for line in daemon.said), daemon.said
+            n = len(hub.seen)
+            (cache / "models--o--start-GGUF/refs/main").write_text("0" * 40)  # SIGHUP fetches nothing
+            daemon.process.send_signal(signal.SIGHUP)
+            children.until("the reload fails", lambda: any("'parley pull' fetches it" in line for line in daemon.said), daemon.process)
+            assert reply(daemon, "start")
+            (cache / "models--o--start-GGUF/refs/main").write_text(COMMIT)
+        with children.Daemon(parleyd, "x=hf:o/start-GGUF", "--offline", "--http", "127.0.0.1:0") as daemon:
+            assert reply(daemon, "x")
+        assert len(hub.seen) == n
+        shutil.rmtree(cache / "models--o--start-GGUF")
+
+
+def through_a_server(parleyd, parley, tiny, cache, root):
+    """Administrators pull through a server, which tells how far it is, and has the model from then on."""
+    data = tiny.read_bytes()
+    keys, secrets, lines = root / "keys", {}, []
+    for name, role in (("root", ["--admin"]), ("guest", [])):
+        made = children.run([parley, "keys", "new", "--principal", name, *role], capture_output=True, text=True, check=True).stdout.splitlines()
+        secrets[name] = {"Authorization": f"Bearer {made[0]}"}
+        lines.append(made[-1])
+    keys.write_text("".join(f"{line}\n" for line in lines))
+    keys.chmod(0o600)
+    with Hub({"o/served-GGUF": {"m-Q8_0.gguf": data, "m-Q4_K_M.gguf": os.urandom(4_500_000)}, "o/other": {"tiny.gguf": data}, "o/tiny": {"x.gguf": data}}) as hub:
+        os.environ["HF_ENDPOINT"] = hub.url
+        with children.Daemon(parleyd, tiny, "--http", "127.0.0.1:0", "--keys", str(keys)) as daemon:
+            def pulled(name, who="root", **body):
+                status, said = ask(daemon, "POST", "/api/pull", {"model": name, **body}, **secrets[who])
+                return status, [json.loads(line) for line in said.splitlines()]
+
+            assert pulled("tiny", "guest") == (200, [{"status": "success"}])
+            status, lines = pulled("hf.co/o/served-GGUF:Q8_0", "guest")
+            assert status == 403 and "role admin" in lines[0]["error"] and not hub.seen
+            status, lines = pulled("hf.co/o/served-GGUF:Q8_0")
+            digest = f"sha256:{File(data).sha256}"
+            assert status == 200 and lines[-1] == {"status": "success", "model": "served"} and {line["status"] for line in lines} >= {
+                f"pulling {digest[7:19]}", "verifying sha256 digest", "writing manifest"}, lines
+            told = [line for line in lines if "total" in line]
+            assert told[-1]["completed"] == told[-1]["total"] == len(data) and told[-1]["digest"] == digest
+            status, said = ask(daemon, "POST", "/parley.v1.Models/Load", {"name": "served"}, **{"Content-Type": "application/json"}, **secrets["root"])
+            assert status == 200, said
+            status, said = ask(daemon, "POST", "/v1/chat/completions", {"model": "served", "messages": [{"role": "user", "content": "x"}],
+                                                                      "max_tokens": 2}, **secrets["guest"])
+            assert status == 200, said
+            assert pulled("hf:o/other:latest", stream=False) == (200, [{"status": "success", "model": "other"}])
+            for name, code, says in (("hf:o/tiny", 422, "there is another model 'tiny' already"), ("hf:o/x", 404, "HTTP 404: there is no such"),
+                                     ("hf:x", 400, "is no name of the hub"), ("hf:o/other:Q2_K", 404, "there is no Q2_K"), ("nope", 404, "no model 'nope'")):
+                status, lines = pulled(name)
+                assert status == code and says in lines[0]["error"], (name, status, lines)
+            hub.open(hub.bytes_sent + 1_000_000)
+            gate = hub.gate
+            connection = http.client.HTTPConnection(daemon.ready["http"], timeout=PATIENCE)
+            connection.request("POST", "/api/pull", json.dumps({"model": "hf:o/served-GGUF:Q4_K_M"}), secrets["root"])
+            children.until("the gate", lambda: hub.bytes_sent == gate, daemon.process)
+            assert b"pulling " in connection.getresponse().readline()
+            connection.close()  # the client goes away, and so does its pull
+            lock = cache / ".locks/models--o--served-GGUF" / f"{hub.repositories['o/served-GGUF']['m-Q4_K_M.gguf'].sha256}.lock"
+
+            def is_free():
+                with open(lock, "rb") as held:
+                    try:
+                        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        return False
+                    return True
+
+            children.until("the pull ends", is_free, daemon.process)
+            hub.open(hub.bytes_sent + 500_000)
+            gate = hub.gate
+            connection = http.client.HTTPConnection(daemon.ready["http"], timeout=PATIENCE)
+            connection.request("POST", "/api/pull", json.dumps({"model": "hf:o/served-GGUF:Q4_K_M"}), secrets["root"])
+            children.until("the gate again", lambda: hub.bytes_sent == gate, daemon.process)
+        said = connection.getresponse().read().decode()  # the daemon has ended, with 0, while it fetched
+        assert "interrupted; the next pull goes on from there" in said.splitlines()[-1], said
+        connection.close()
+        with children.Daemon(parleyd, tiny, "--http", "127.0.0.1:0", "--offline") as daemon:
+            status, said = ask(daemon, "POST", "/api/pull", {"model": "hf:o/other"})
+            assert status == 422 and "--offline is set" in said, (status, said)
+
+
 def main():
     parleyd, write_tiny_model, parley = sys.argv[1:4]
     for variable in ("HF_HUB_CACHE", "HF_HOME", "HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "OLLAMA_MODELS"):
@@ -259,6 +350,8 @@ def main():
         fetches(parley, parleyd, tiny, root / "hub")
         resumes(parley, root / "hub")
         fails(parley, root / "hub")
+        at_start(parleyd, tiny, root / "hub")
+        through_a_server(parleyd, parley, tiny, root / "hub", root)
 
 
 if __name__ == "__main__":

@@ -186,24 +186,7 @@ static void ollama_show_serve(struct exchange *x)
     resolution_serve(x, ollama_show);
 }
 
-/* --- pull, and what is not served --- */
-
-/* A model that is served needs no pull. */
-static enum status ollama_pull(struct exchange *x, const json_t *body, struct error *err)
-{
-    static const char done[] = "{\"status\":\"success\"}\n";
-    struct model *m;
-
-    if (ollama_named_model(&m, x, body, err) != STATUS_OK)
-        return err->status;
-    exchange_reply(x, 200, "application/x-ndjson", done, sizeof(done) - 1);
-    return STATUS_OK;
-}
-
-static void ollama_pull_serve(struct exchange *x)
-{
-    resolution_serve(x, ollama_pull);
-}
+/* --- what is not served --- */
 
 static void ollama_refuse_serve(struct exchange *x)
 {
@@ -232,7 +215,6 @@ static const struct route rows[] = {
     {"/api/tags", .methods = LOOKS, .serve = ollama_tags_serve, .api = &ollama_api},
     {"/api/ps", .methods = LOOKS, .serve = ollama_ps_serve, .api = &ollama_api},
     {"/api/show", .methods = METHOD_POST, .serve = ollama_show_serve, .api = &ollama_api},
-    {"/api/pull", .methods = METHOD_POST, .serve = ollama_pull_serve, .api = &ollama_api},
     {"/api/push", .methods = METHOD_POST, .serve = ollama_refuse_serve, .api = &ollama_api},
     {"/api/create", .methods = METHOD_POST, .serve = ollama_refuse_serve, .api = &ollama_api},
     {"/api/copy", .methods = METHOD_POST, .serve = ollama_refuse_serve, .api = &ollama_api},
