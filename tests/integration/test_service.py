@@ -33,13 +33,16 @@ tasks:
     agents_required: 2
     welcome: Speak, {{name}}.
     eligible: {{side: left}}
+    timeout: 3000
+    notice: 3000
   bot: {{task_world: chat, welcome: "Here is a bot."}}
-  group: {{task_world: chat, agents_required: 2, policy: named, agent: Max, system: You are Max.}}
+  group: {{task_world: chat, agents_required: 2, timeout: 3000, notice: 3000, policy: named, agent: Max, system: You are Max.}}
   slow: {{task_world: relay, agents_required: 2, timeout: 2, notice: 1, backup_task: alone}}
   alone: {{task_world: echo, welcome: You are alone., idle: 1}}
   late: {{task_world: relay, agents_required: 2, timeout: 1}}
+  plain: {{task_world: echo, welcome: Say something.}}
 """
-MENU = ["pair", "bot", "group", "slow", "alone", "late"]
+MENU = ["pair", "bot", "group", "slow", "alone", "late", "plain"]
 
 
 class Person(Socket):
@@ -175,8 +178,8 @@ def times(parley):
 def rules(parley):
     """Whatever breaks the rules ends its own connection with a code and a sentence; nobody else notices."""
     ann = Person(parley)
-    ann.choose("alone")
-    ann.told("You are alone.")
+    ann.choose("plain")
+    ann.told("Say something.")
     ann.say("", payload={"type": "image", "data": "AAAA"})
     assert ann.read() == {"text": "", "payload": {"type": "image", "data": "AAAA"}, "quick_replies": None}
     for kind, body, code, word in ((TEXT, b"{", 1007, "JSON"), (TEXT, b"[1]", 1007, "JSON"), (TEXT, b'"x"', 1007, "JSON"), (TEXT, b'{"text": 3}', 1008, "text"),
@@ -225,7 +228,7 @@ DEMOS = {"overworld": """
 tasks:
   echo: {onboard_world: MessengerEchoOnboardWorld, task_world: MessengerEchoTaskWorld, timeout: 180, agents_required: 1}
   onboard data: {onboard_world: MessengerOnboardDataOnboardWorld, task_world: MessengerOnboardDataTaskWorld, timeout: 180, agents_required: 1}
-  chat: {onboard_world: MessengerChatOnboardWorld, task_world: MessengerChatTaskWorld, timeout: 180, agents_required: 2}
+  chat: {onboard_world: MessengerChatOnboardWorld, task_world: MessengerChatTaskWorld, timeout: 3000, notice: 3000, agents_required: 2}
 task_name: overworld_demo
 world_module: parlai.chat_service.tasks.overworld_demo.worlds
 overworld: MessengerOverworld
