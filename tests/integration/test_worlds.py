@@ -209,7 +209,7 @@ class Acts:
         self.start()
 
     def start(self):
-        self.log = open(os.path.join(self.folder, "acts.log"), "w+", encoding="utf-8")
+        self.log = open(os.path.join(self.folder, "acts.log"), "a+", encoding="utf-8")  # so that the worker writes behind what is there
         env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
         self.process = children.start([sys.executable, ACTS_WORKER, self.client.address, self.dies], env=env, stdout=self.log)
         wanted = {"acts", "few", "single", "pupil", "judged", "plainly", "mapped"}
