@@ -425,7 +425,7 @@ static void attendance_lose(struct attendance *a, const struct parley_error *err
     a->delay_ms = a->delay_ms < LAST_DELAY_MS / 2 ? 2 * a->delay_ms : LAST_DELAY_MS;
 }
 
-static bool is_due(uint64_t at_ms, uint64_t now)
+static bool attendance_is_due(uint64_t at_ms, uint64_t now)
 {
     return at_ms != 0 && at_ms <= now;
 }
@@ -434,18 +434,18 @@ static void attendance_do_due(struct attendance *a)
 {
     const uint64_t now = env_now_ms(&env_real);
 
-    if (is_due(a->leave_ms, now))
+    if (attendance_is_due(a->leave_ms, now))
         attendance_end(a, NULL);
     if (a->has_ended)
         return;
-    if (is_due(a->say_ms, now))
+    if (attendance_is_due(a->say_ms, now))
         attendance_send_text(a);
-    if (is_due(a->give_up_ms, now)) {
+    if (attendance_is_due(a->give_up_ms, now)) {
         if (a->call != NULL)
             parley_call_cancel(a->call); /* its end follows */
         else
             attendance_end(a, &a->lost);
-    } else if (is_due(a->again_ms, now)) {
+    } else if (attendance_is_due(a->again_ms, now)) {
         attendance_connect(a);
     }
 }
