@@ -2,7 +2,33 @@
 #ifndef BASE_DENORMALS_H
 #define BASE_DENORMALS_H
 
+#include <stdint.h>
+
+#if defined(__x86_64__)
 #include <immintrin.h>
+#endif
+
+/* How this thread computes with floats: the processor's register for that. */
+static inline uint64_t float_mode(void)
+{
+#if defined(__x86_64__)
+    return _mm_getcsr();
+#else
+    uint64_t mode;
+
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+    return mode;
+#endif
+}
+
+static inline void float_mode_set(uint64_t mode)
+{
+#if defined(__x86_64__)
+    _mm_setcsr((unsigned)mode);
+#else
+    __asm__ volatile("msr fpcr, %0" : : "r"(mode));
+#endif
+}
 
 /* Makes them 0 from now on, as operands and as results, in this thread and in those that it starts.
  * One costs a processor over a hundred cycles, and the gradients of a policy with near-certain
@@ -10,9 +36,13 @@
  * same bits. */
 static inline void denormals_are_zero(void)
 {
-    enum { DENORMALS_ARE_ZERO = 1 << 6, FLUSH_TO_ZERO = 1 << 15 }; /* of MXCSR */
+#if defined(__x86_64__)
+    const uint64_t bits = 1 << 6 | 1 << 15; /* of MXCSR: as operands, as results */
+#else
+    const uint64_t bits = 1 << 24; /* of FPCR: as both */
+#endif
 
-    _mm_setcsr(_mm_getcsr() | DENORMALS_ARE_ZERO | FLUSH_TO_ZERO);
+    float_mode_set(float_mode() | bits);
 }
 
 #endif

@@ -820,7 +820,7 @@ static void begin_sums(const struct attend_block *b, size_t i, struct query *u)
     u->sum = b->sinks != NULL ? 1.0f : 0.0f;
 }
 
-void ISA_NAME(attend)(const struct attend_block *b)
+void ATTEND_NAME(attend)(const struct attend_block *b)
 {
     size_t n = b->n_tokens * b->n_sharing, begin = SIZE_MAX, end = 0;
     struct attend_scratch s;
@@ -844,7 +844,7 @@ void ISA_NAME(attend)(const struct attend_block *b)
         attend_span(b, &s);
 }
 
-void ISA_NAME(attend_merge)(const struct attend_block *b)
+void ATTEND_NAME(attend_merge)(const struct attend_block *b)
 {
     for (size_t i = 0; i < b->n_tokens * b->n_sharing; i++) {
         struct query u = {.token = &b->tokens[i / b->n_sharing], .out = b->out + query_at(b, i)};

@@ -9,6 +9,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #include "base/alloc.h"
@@ -165,6 +167,18 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512vnni");
 }
 
+#elif defined(__aarch64__)
+
+static bool has_dotprod(void)
+{
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+}
+
+static bool has_i8mm(void)
+{
+    return has_dotprod() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
+}
+
 #endif
 
 static bool has_generic(void)
@@ -172,17 +186,28 @@ static bool has_generic(void)
     return true;
 }
 
+/* The columns of a set that this processor's kind cannot have are empty. */
+#if defined(__x86_64__)
+#define OF_X86(set, supported) &kernels_##set, supported
+#else
+#define OF_X86(set, supported) NULL, NULL
+#endif
+#if defined(__aarch64__)
+#define OF_ARM(set, supported) &kernels_##set, supported
+#else
+#define OF_ARM(set, supported) NULL, NULL
+#endif
+
 static const struct {
+    const char *name;
     const struct kernels *kernels;
     bool (*supported)(void);
 } sets[] = {
-/* the best first */
-#if defined(__x86_64__)
-    {&kernels_avx512, has_avx512},
-    {&kernels_vnni256, has_vnni256},
-    {&kernels_avx2, has_avx2},
-#endif
-    {&kernels_generic, has_generic},
+    /* the best of a kind first */
+    {"avx512", OF_X86(avx512, has_avx512)},     {"vnni256", OF_X86(vnni256, has_vnni256)},
+    {"avx2", OF_X86(avx2, has_avx2)},           {"i8mm", OF_ARM(i8mm, has_i8mm)},
+    {"dotprod", OF_ARM(dotprod, has_dotprod)},  {"neon", OF_ARM(neon, has_generic)},
+    {"generic", &kernels_generic, has_generic},
 };
 
 enum { N_SETS = sizeof(sets) / sizeof(sets[0]) };
@@ -193,9 +218,9 @@ static enum status cpu_choose(const struct kernels **out, struct error *err)
     bool any = forced == NULL || forced[0] == '\0';
 
     for (size_t i = 0; i < N_SETS; i++) {
-        if (!any && strcmp(forced, sets[i].kernels->name) != 0)
+        if (!any && strcmp(forced, sets[i].name) != 0)
             continue;
-        if (sets[i].supported()) {
+        if (sets[i].kernels != NULL && sets[i].supported()) {
             *out = sets[i].kernels;
             return STATUS_OK;
         }
@@ -204,7 +229,9 @@ static enum status cpu_choose(const struct kernels **out, struct error *err)
                              "PARLEY_CPU asks for %s, which this processor does not have", forced);
     }
     return error_set(err, STATUS_INVALID,
-                     "PARLEY_CPU is '%.40s', it must be generic, avx2, vnni256 or avx512", forced);
+                     "PARLEY_CPU is '%.40s', it must be generic, avx2, vnni256 or avx512 (x86-64), "
+                     "or neon, dotprod or i8mm (Arm)",
+                     forced);
 }
 
 static void cpu_close(struct backend *b)

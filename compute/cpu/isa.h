@@ -1,7 +1,7 @@
 /* The files of a set of kernels are compiled once for each instruction set, with -DISA=its name:
  * ISA_NAME(f) is f_avx2, …, so that each has its own. The functions of a set are declared here.
- * Those that compute with floats alone are of the set FLOAT_ISA: an instruction set that adds none
- * for floats has no copies. */
+ * Those that compute with floats alone are of the set FLOAT_ISA, those of attention of ATTEND_ISA:
+ * an instruction set that adds nothing for them has no copies. */
 #ifndef COMPUTE_CPU_ISA_H
 #define COMPUTE_CPU_ISA_H
 
@@ -11,6 +11,7 @@
 #define ISA_EXPAND(name, isa) ISA_PASTE(name, isa)
 #define ISA_NAME(name) ISA_EXPAND(name, ISA)
 #define FLOAT_NAME(name) ISA_EXPAND(name, FLOAT_ISA)
+#define ATTEND_NAME(name) ISA_EXPAND(name, ATTEND_ISA)
 #define ISA_QUOTE(isa) #isa
 #define ISA_STRING(isa) ISA_QUOTE(isa)
 
@@ -18,8 +19,8 @@
 void ISA_NAME(quantise)(const struct act_slice *s);
 void ISA_NAME(quant_product)(const struct quant_slice *s, size_t first, size_t last);
 /* attend.c */
-void ISA_NAME(attend)(const struct attend_block *b);
-void ISA_NAME(attend_merge)(const struct attend_block *b);
+void ATTEND_NAME(attend)(const struct attend_block *b);
+void ATTEND_NAME(attend_merge)(const struct attend_block *b);
 
 /* dense.c */
 void FLOAT_NAME(dense_product)(const struct dense_slice *s, size_t first, size_t last);

@@ -255,6 +255,10 @@ extern const struct kernels kernels_generic;
 extern const struct kernels kernels_avx2;    /* AVX2, FMA, F16C */
 extern const struct kernels kernels_vnni256; /* and AVX-VNNI */
 extern const struct kernels kernels_avx512;  /* AVX-512 F, BW, VL, VNNI */
+#elif defined(__aarch64__)
+extern const struct kernels kernels_neon;    /* every 64-bit Arm has it */
+extern const struct kernels kernels_dotprod; /* and dot products of int8 */
+extern const struct kernels kernels_i8mm;    /* and those of matrices of int8 */
 #endif
 
 #endif

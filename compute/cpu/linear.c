@@ -16,23 +16,6 @@ enum {
     CHAIN_BLOCK = 64,   /* links of a chain at a time, so that its operands stay in the cache */
 };
 
-/* v16_load_some in a register. */
-static inline struct v16 load_some(const float *p, size_t n)
-{
-#if defined(__AVX512F__)
-    return (struct v16){_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p)};
-#elif defined(__AVX2__)
-    __m256i count = _mm256_set1_epi32((int)n);
-    __m256i first = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    __m256i second = _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15);
-
-    return V16_BOTH(_mm256_maskload_ps(p, _mm256_cmpgt_epi32(count, first)),
-                    _mm256_maskload_ps(p + 8, _mm256_cmpgt_epi32(count, second)));
-#else
-    return v16_load_some(p, n);
-#endif
-}
-
 /* Up to LINEAR_ROWS rows of inputs: vector v of row r at x + r * row + v * vector. */
 struct inputs {
     const float *x;
@@ -64,9 +47,9 @@ static FIXED_SIZE void forward_tile(const struct linear_slice *s, const struct i
     }
     if (rest > 0) { /* fma(0, 0, y) is y but for its sign, and no sum is -0 */
         for (size_t o = 0; o < n_outs; o++)
-            weights[o] = load_some(w + o * n_in + whole, rest);
+            weights[o] = v16_load_head(w + o * n_in + whole, rest);
         for (size_t r = 0; r < n_rows; r++) {
-            struct v16 a = load_some(x + r * in->row, rest);
+            struct v16 a = v16_load_head(x + r * in->row, rest);
 
             for (size_t o = 0; o < n_outs; o++)
                 y[r][o] = v16_fma(a, weights[o], y[r][o]);
@@ -189,7 +172,7 @@ void FLOAT_NAME(linear_pack)(const struct linear_slice *s, float *packed, size_t
                 size_t left = s->n_in - v * LANES;
 
                 v16_store(to + (v * n_rows + r) * LANES,
-                          left < LANES ? load_some(in + r * s->n_in + v * LANES, left)
+                          left < LANES ? v16_load_head(in + r * s->n_in + v * LANES, left)
                                        : v16_load(in + r * s->n_in + v * LANES));
             }
     }
@@ -216,13 +199,13 @@ static FIXED_SIZE void gradient_tile(const struct chain *c, size_t first, size_t
 
     for (size_t r = 0; r < n_rows; r++)
         for (size_t v = 0; v < n_vectors; v++)
-            y[r][v] = rest > 0 ? load_some(to + r * c->to_row, rest)
+            y[r][v] = rest > 0 ? v16_load_head(to + r * c->to_row, rest)
                                : v16_load(to + r * c->to_row + v * LANES);
     for (size_t l = first; l < last; l++) {
         struct v16 vectors[TILE];
 
         for (size_t v = 0; v < n_vectors; v++)
-            vectors[v] = rest > 0 ? load_some(b + l * c->b_link, rest)
+            vectors[v] = rest > 0 ? v16_load_head(b + l * c->b_link, rest)
                                   : v16_load(b + l * c->b_link + v * LANES);
         for (size_t r = 0; r < n_rows; r++) {
             struct v16 x = v16_all(a[l * c->a_link + r * c->a_row]);

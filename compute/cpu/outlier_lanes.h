@@ -55,36 +55,6 @@ outlier_place_of(struct block_form form, const struct panel_layout *l, uint32_t 
     return p;
 }
 
-/* The numbers that codes below 16 stand for in the form's table. */
-static FIXED_SIZE void outlier_values_of(outlier_numbers *to, struct block_form form,
-                                         const outlier_codes *code)
-{
-    const int8_t *values = form.codes == CODE_IQ4 ? dtype_iq4_values : dtype_e2m1_values;
-#if defined(__AVX512F__)
-    __m512i index;
-    __m512 number;
-
-    memcpy(&index, code, sizeof(index));
-    number = _mm512_permutexvar_ps(index, v16_load_i8(values).x);
-    memcpy(to, &number, sizeof(*to));
-#elif defined(__AVX2__)
-    const __m256i table =
-        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)values));
-    __m256i half[2];
-    __m256 number[2];
-
-    memcpy(half, code, sizeof(half));
-    for (size_t i = 0; i < 2; i++) { /* the lowest byte of each four */
-        half[i] = _mm256_slli_epi32(_mm256_shuffle_epi8(table, half[i]), 24);
-        number[i] = _mm256_cvtepi32_ps(_mm256_srai_epi32(half[i], 24));
-    }
-    memcpy(to, number, sizeof(*to));
-#else
-    for (size_t c = 0; c < PANEL_COLUMNS; c++)
-        (*to)[c] = (float)values[(*code)[c]];
-#endif
-}
-
 static FIXED_SIZE struct v16 outlier_numbers_of(struct block_form form, const uint8_t *panel,
                                                 const struct outlier_place *p)
 {
@@ -102,10 +72,9 @@ static FIXED_SIZE struct v16 outlier_numbers_of(struct block_form form, const ui
         at += plane;
         n++;
     }
-    if (form.codes == CODE_LINEAR)
-        number = __builtin_convertvector((outlier_integers)code - form.bias, outlier_numbers);
-    else
-        outlier_values_of(&number, form, &code);
+    if (form.codes != CODE_LINEAR)
+        return v16_lookup(form.codes == CODE_IQ4 ? dtype_iq4_values : dtype_e2m1_values, &code);
+    number = __builtin_convertvector((outlier_integers)code - form.bias, outlier_numbers);
     memcpy(&all, &number, sizeof(all));
     return all;
 }

@@ -23,6 +23,6 @@ const struct kernels ISA_NAME(kernels) = {
     .add_tap = FLOAT_NAME(add_tap),
     .recur = FLOAT_NAME(recur),
     .kv_store = FLOAT_NAME(kv_store),
-    .attend = ISA_NAME(attend),
-    .attend_merge = ISA_NAME(attend_merge),
+    .attend = ATTEND_NAME(attend),
+    .attend_merge = ATTEND_NAME(attend_merge),
 };

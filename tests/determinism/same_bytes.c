@@ -346,7 +346,7 @@ static void try_ways(struct suite *s, struct way w, const struct way *ways, size
 
 /* --- the ways --- */
 
-static const char *const sets[] = {NULL, "avx2", "vnni256", "generic"};
+static const char *const sets[] = {NULL, "avx2", "vnni256", "neon", "dotprod", "generic"};
 
 enum { N_SETS = sizeof(sets) / sizeof(sets[0]) };
 

@@ -394,7 +394,8 @@ END_TEST
 /* Every set, on one thread and on several, has the bits of ref; so has a device. */
 START_TEST(sets_have_the_bits_of_ref)
 {
-    static const char *const sets[] = {"generic", "avx2", "vnni256", "avx512"};
+    static const char *const sets[] = {"generic", "avx2",    "vnni256", "avx512",
+                                       "neon",    "dotprod", "i8mm"};
     enum { ROOM = 1 << 19 };
     float *want = malloc(ROOM * sizeof(*want)), *got = malloc(ROOM * sizeof(*got));
     struct backend *ref = open_named("ref", "", 1), *device = open_device();
@@ -509,7 +510,8 @@ static void run_groups(struct backend *const *backends, size_t n_in, size_t n_ou
 START_TEST(groups_have_the_bits_of_their_rows)
 {
     static const size_t layers[][2] = {{4, 128}, {33, 70}, {300, 19}, {128, 5}, {200, 257}};
-    static const char *const sets[] = {"", "generic", "avx2", "vnni256", "avx512"};
+    static const char *const sets[] = {"",       "generic", "avx2",    "vnni256",
+                                       "avx512", "neon",    "dotprod", "i8mm"};
     static float want[GROUP_ROWS * 257], got[GROUP_ROWS * 257];
     struct backend *ref[GROUPS], *b[GROUPS];
 

@@ -17,7 +17,8 @@
 
 enum { MAX_ROWS = 65, N_COLS = 512, N_OUT = 40 /* not a multiple of a panel's 16 */ };
 
-static const char *const sets[] = {"generic", "avx2", "vnni256", "avx512"};
+static const char *const sets[] = {"generic", "avx2",    "vnni256", "avx512",
+                                   "neon",    "dotprod", "i8mm"};
 static const size_t row_counts[] = {1,  2,  3,  7,  8,  12, 15,
                                     16, 17, 23, 33, 64, 65, 63 /* by rows, of two threads */};
 static const enum dtype block_types[] = {

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Unpacks what the programs are linked against, as Debian has it for 64-bit Arm, in a folder: the headers and libraries of
+# tools/packages.txt and all that they depend on. apt works in folders of its own, so this machine's packages and its list
+# of architectures stay what they are. Beside the folder lies FOLDER.ini, which tells Meson where it is.
+# usage: tools/arm64_sysroot.sh FOLDER
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+folder=$1
+[ ! -f "$folder.ini" ] || exit 0
+keys=/usr/share/keyrings/debian-archive-keyring.gpg release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+apt=$folder.apt
+rm -rf "$folder" "$apt"
+mkdir -p "$folder" "$apt"/{state/lists/partial,cache/archives/partial}
+: >"$apt/status"
+for suite in "debian $release" "debian-security $release-security"; do
+    echo "deb [signed-by=$keys] http://deb.debian.org/${suite% *} ${suite#* } main"
+done >"$apt/sources.list"
+asked() {
+    apt-get -qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root -o Acquire::Languages=none \
+        -o Dir::Etc::sourcelist="$PWD/$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State="$PWD/$apt/state" \
+        -o Dir::State::status="$PWD/$apt/status" -o Dir::Cache="$PWD/$apt/cache" "$@"
+}
+mapfile -t packages < <(awk '/^\[/ { is_build = $1 == "[build]" }
+    is_build && /^(lib|zlib)/ && !/^(libjs-|libstdc\+\+)/ { print $1 }' tools/packages.txt)
+asked update
+asked install --yes --no-install-recommends --download-only "${packages[@]}" check >/dev/null
+for package in "$apt"/cache/archives/*.deb; do
+    dpkg-deb --extract "$package" "$folder"
+done
+# Links that begin at / would lead to this machine's files.
+find "$folder" -type l -lname '/*' | while IFS= read -r link; do
+    ln -srf "$folder$(readlink "$link")" "$link"
+done
+rm -rf "$apt"
+printf "[constants]\nroot = '%s'\n" "$PWD/$folder" >"$folder.ini"
