@@ -3,6 +3,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "base/real.h"
+
 static const double pi = 3.14159265358979323846;
 
 enum status schedule_check(const struct schedule *s, struct error *err)
@@ -37,11 +39,11 @@ float schedule_rate(const struct schedule *s, uint64_t round)
     n = round - s->warm_up - 1;
     switch (s->kind) {
     case SCHEDULE_STEP:
-        return (float)(s->rate * pow(s->factor, (double)(n / s->step_size)));
+        return (float)(s->rate * real_pow(s->factor, (double)(n / s->step_size)));
     case SCHEDULE_COSINE:
         span = s->total - s->warm_up;
         at = n < span ? (double)n / (double)span : 1.0;
-        return (float)(s->minimum + (s->rate - s->minimum) * (1.0 + cos(pi * at)) / 2.0);
+        return (float)(s->minimum + (s->rate - s->minimum) * (1.0 + real_cos(pi * at)) / 2.0);
     case SCHEDULE_CONSTANT:
         break;
     }

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/counter_rng.h"
+#include "base/real.h"
 #include "compute/numerics/net_rows.h"
 
 /* Draws of a step: 0 chooses among actions, 2 and 3 are of exploration, from 4 on two for each
@@ -49,7 +50,7 @@ static float head_draw_normal(const struct net_draw *d, uint32_t which)
     float one = 1.0f - counter_rng_uniform(d->seed, d->row, d->step, which);
     float two = counter_rng_uniform(d->seed, d->row, d->step, which + 1);
 
-    return sqrtf(-2.0f * scalar_log(one)) * (float)cos(2 * M_PI * (double)two);
+    return sqrtf(-2.0f * scalar_log(one)) * (float)real_cos(2 * M_PI * (double)two);
 }
 
 void head_draw_numbers(const float *outputs, size_t n, const struct net_draw *draw, float *out)

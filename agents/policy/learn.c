@@ -15,6 +15,7 @@
 
 #include "agents/policy/parts.h"
 #include "base/alloc.h"
+#include "base/real.h"
 
 enum { CACHED_BYTES = 512 << 10, LEAST_ROWS = 32 };
 
@@ -160,7 +161,7 @@ static enum status pull(struct lesson *l, size_t first, size_t stride, size_t n,
             weight -= p->values[i];
         }
         for (size_t a = 0; a < n_actions; a++)
-            entropy -= exp((double)logp[a]) * (double)logp[a];
+            entropy -= real_exp((double)logp[a]) * (double)logp[a];
         l->pulls[i] = -weight * share;
         l->dvalues[i] = config->value_weight * error * share;
         l->entropy += entropy;

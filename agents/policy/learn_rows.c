@@ -12,6 +12,7 @@
 #include "agents/policy/parts.h"
 #include "agents/policy/vtrace.h"
 #include "base/alloc.h"
+#include "base/real.h"
 #include "compute/numerics/net_rows.h"
 
 /* Rows and what is computed of them. A row is an observation; those of trajectories that follow
@@ -260,13 +261,13 @@ static double row_entropy(const struct policy *p, const float *outputs)
     if (p->net.spec.head == POLICY_GAUSSIAN)
         return head_gaussian_entropy(outputs, p->net.spec.n_actions);
     for (size_t a = 0; a < p->net.spec.n_actions; a++)
-        entropy -= exp((double)outputs[a]) * (double)outputs[a];
+        entropy -= real_exp((double)outputs[a]) * (double)outputs[a];
     return entropy;
 }
 
 static bool is_clipped(const struct trajectory_lesson *l, size_t step)
 {
-    double change = exp((double)l->log_weights[step]) - 1, clip = (double)l->from->clip;
+    double change = real_exp((double)l->log_weights[step]) - 1, clip = (double)l->from->clip;
 
     return clip > 0 && (l->advantages[step] > 0 ? change > clip : change < -clip);
 }

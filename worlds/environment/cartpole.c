@@ -4,6 +4,7 @@
 
 #include "base/counter_rng.h"
 #include "base/list.h"
+#include "base/real.h"
 
 static const double gravity = 9.8, cart_mass = 1.0, pole_mass = 0.1;
 static const double half_length = 0.5; /* of the pole */
@@ -44,7 +45,7 @@ static void cartpole_step(struct environment *e, size_t action, struct environme
     struct cartpole *c = cartpole_of(e);
     const double mass = cart_mass + pole_mass, pole_moment = pole_mass * half_length;
     double force = action == 1 ? push : -push;
-    double sin_theta = sin(c->theta), cos_theta = cos(c->theta);
+    double sin_theta = real_sin(c->theta), cos_theta = real_cos(c->theta);
     double temp = (force + pole_moment * (c->theta_dot * c->theta_dot) * sin_theta) / mass;
     double theta_acc = (gravity * sin_theta - cos_theta * temp) /
                        (half_length * (4.0 / 3.0 - pole_mass * (cos_theta * cos_theta) / mass));

@@ -4,14 +4,15 @@
 
 #include "base/counter_rng.h"
 #include "base/list.h"
+#include "base/real.h"
 
 static const double max_speed = 8.0, tau_s = 0.05, gravity = 10.0, mass = 1.0, length = 1.0;
 static const float max_torque = 2.0F;
 
 static void pendulum_observe(const struct pendulum *p, float *observation)
 {
-    observation[0] = (float)cos(p->theta);
-    observation[1] = (float)sin(p->theta);
+    observation[0] = (float)real_cos(p->theta);
+    observation[1] = (float)real_sin(p->theta);
     observation[2] = (float)p->theta_dot;
 }
 
@@ -43,7 +44,7 @@ static void pendulum_step(struct environment *e, const float *action, struct env
 
     out->reward = (float)-(angle * angle + 0.1 * (p->theta_dot * p->theta_dot) +
                            (double)(0.001F * (torque * torque)));
-    p->theta_dot += (3 * gravity / (2 * length) * sin(p->theta) + push) * tau_s;
+    p->theta_dot += (3 * gravity / (2 * length) * real_sin(p->theta) + push) * tau_s;
     p->theta_dot = fmin(fmax(p->theta_dot, -max_speed), max_speed);
     p->theta += p->theta_dot * tau_s; /* by the new speed */
     pendulum_observe(p, out->observation);

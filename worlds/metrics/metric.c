@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/real.h"
 #include "worlds/metrics/metrics.h"
 
 static double average(double num, double den)
@@ -23,7 +24,7 @@ double metric_value(const struct metric *m)
     case METRIC_TIMER:
         return m->a == 0 || m->c == m->b ? 0 : m->a / (m->c - m->b);
     case METRIC_PPL:
-        return exp(average(m->a, m->b));
+        return real_exp(average(m->a, m->b));
     case METRIC_MACRO:
         for (size_t i = 0; i < m->parts->n; i++)
             sum += metric_value(&m->parts->items[i].metric);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/real.h"
 #include "compute/numerics/scalar.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -178,7 +179,7 @@ double logits_log_sum(const struct logit_kernels *p, const float *x, size_t n, f
         p->weigh(e, len, top, 1.0f, -1.0f);
         sum += (double)p->sum(e, len);
     }
-    return (double)top + log(sum);
+    return (double)top + real_log(sum);
 }
 
 const struct logit_kernels *logit_kernels_choose(void)

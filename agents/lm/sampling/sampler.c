@@ -12,6 +12,7 @@
 #include "agents/lm/sampling/tops.h"
 #include "agents/lm/sampling/unused.h"
 #include "base/counter_rng.h"
+#include "base/real.h"
 #include "compute/backend/backend.h"
 #include "compute/numerics/draw.h"
 #include "compute/numerics/scalar.h"
@@ -508,6 +509,6 @@ struct sampled sampler_drawn(const struct sampler *s, const struct drawn *d)
 
     assert(d->id >= 0);
     if (s->s->want_logprobs)
-        out.logprob = (float)((double)d->logit - ((double)d->top + log(d->sum)));
+        out.logprob = (float)((double)d->logit - ((double)d->top + real_log(d->sum)));
     return out;
 }

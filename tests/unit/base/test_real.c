@@ -1,0 +1,76 @@
+/* Functions of real numbers: the nearest doubles, from a table computed with 100 digits; limits and
+ * poles; and that both modes of denormals give the same bits. */
+#include "base/real.h"
+
+#include <check.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/denormals.h"
+#include "tests/unit/base/suite.h"
+
+static const struct {
+    double (*function)(double x);
+    double x, known;
+} vectors[] = {
+#include "tests/unit/base/real_vectors.inc"
+};
+
+static void check_vectors(void)
+{
+    for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++) {
+        double got = vectors[i].function(vectors[i].x);
+
+        ck_assert_msg(got == vectors[i].known, "row %zu: of %a %a, not %a", i, vectors[i].x, got,
+                      vectors[i].known);
+    }
+}
+
+START_TEST(test_are_nearest)
+{
+    const uint64_t before = float_mode();
+
+    check_vectors();
+    denormals_are_zero();
+    check_vectors();
+    float_mode_set(before);
+}
+END_TEST
+
+START_TEST(test_limits)
+{
+    ck_assert(real_exp(0.0) == 1.0 && real_exp(-INFINITY) == 0.0 && real_exp(-745.0) == 0.0);
+    ck_assert(real_exp(710.0) == INFINITY && real_exp(INFINITY) == INFINITY);
+    ck_assert(real_log(1.0) == 0.0 && real_log(0.0) == -INFINITY && real_log(-0.0) == -INFINITY);
+    ck_assert(real_log(INFINITY) == INFINITY && isnan(real_log(-1.0)));
+    ck_assert(real_sin(0.0) == 0.0 && signbit(real_sin(-0.0)) != 0 && real_cos(0.0) == 1.0);
+    ck_assert(isnan(real_sin(INFINITY)) && isnan(real_cos(-INFINITY)));
+    ck_assert(real_sin(0x1p60) == 0.0 && real_cos(0x1p60) == 1.0);
+    ck_assert(isnan(real_exp((double)NAN)) && isnan(real_log((double)NAN)));
+    ck_assert(isnan(real_sin((double)NAN)) && isnan(real_cos((double)NAN)));
+}
+END_TEST
+
+/* Whole powers of small numbers are exact; the rest is the C library's table of special cases. */
+START_TEST(test_powers)
+{
+    static const double special[] = {0.0, -0.0, 1.0, -1.0,     2.0,       -2.0,       3.0,
+                                     0.5, -0.5, 1.5, INFINITY, -INFINITY, (double)NAN};
+    enum { N = sizeof(special) / sizeof(special[0]) };
+    double power = 1.0;
+
+    for (int n = 0; n <= 22; n++, power *= 10.0)
+        ck_assert(real_pow(10.0, n) == power);
+    for (size_t i = 0; i < (size_t)N * N; i++) {
+        double a = special[i / N], b = special[i % N];
+        double got = real_pow(a, b), known = pow(a, b);
+
+        ck_assert_msg((isnan(got) && isnan(known)) || memcmp(&got, &known, sizeof(got)) == 0,
+                      "%g^%g: %g, not %g", a, b, got, known);
+    }
+    ck_assert(real_pow(2.0, 2000.0) == INFINITY && real_pow(2.0, -2000.0) == 0.0);
+    ck_assert(real_pow(10000.0, -0.5) == 0.01);
+}
+END_TEST
+
+SUITE_MAIN("base/real", test_are_nearest, test_limits, test_powers)
