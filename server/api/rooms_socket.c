@@ -25,6 +25,7 @@ enum {
     FRAME_MAX_FIELDS = 256,
     FLUSH_BYTES = 64 << 10, /* of frames, before the socket is asked whether it takes more */
     HELLO_MS = 10 * 1000,
+    CLOSE_TRY_AGAIN = 1013,
     CLOSE_NO_HELLO = 4001,
     CLOSE_FORBIDDEN = 4003,
 };
@@ -100,8 +101,13 @@ static void rooms_socket_take(struct rooms_socket *s, const Parley__V1__RoomsAtt
         !room_frames_take(&response, &s->reader, access_key_principal(s->key), m))
         return;
     (void)rooms_socket_send(s->socket, &response);
-    if (s->reader.person == NULL)
-        websocket_end(s->socket, CLOSE_FORBIDDEN, response.err.text); /* its hello has failed */
+    if (s->reader.person == NULL) /* its hello has failed */
+        websocket_end(s->socket,
+                      response.err.status == STATUS_UNAVAILABLE ||
+                              response.err.status == STATUS_EXHAUSTED
+                          ? CLOSE_TRY_AGAIN
+                          : CLOSE_FORBIDDEN,
+                      response.err.text);
 }
 
 static void rooms_socket_message(struct websocket *w, void *state, const char *data, size_t len,

@@ -189,8 +189,10 @@ static enum status conversation_rewind_clone(struct conversation *c, uint32_t to
                                              struct error *err)
 {
     struct completed_turn *newest;
-    enum status rc;
+    enum status rc = conversation_check_pins(c, err);
 
+    if (rc != STATUS_OK)
+        return rc;
     if (c->host.n_live > 0)
         return error_because(err, STATUS_PRECONDITION, REASON_CONVERSATION_BUSY, NULL,
                              "a turn is in flight: cancel it, or wait for its end");

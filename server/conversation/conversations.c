@@ -842,6 +842,20 @@ void conversations_clone_event(const struct clone *clone, enum watch_what what, 
         announce(c, what, reason);
 }
 
+bool conversations_is_pinned(const struct conversations *all, const struct conversation_id *id)
+{
+    return all->is_pinned != NULL && all->is_pinned(all->pinned_self, id);
+}
+
+enum status conversation_check_pins(const struct conversation *c, struct error *err)
+{
+    if (!conversations_is_pinned(c->all, &c->id))
+        return STATUS_OK;
+    return error_set(err, STATUS_PRECONDITION,
+                     "the conversation is an agent's in a room, whose log has its words from here: "
+                     "it ends with the room");
+}
+
 void conversations_configure(struct conversations *all, size_t max_conversations, uint64_t ttl_ms,
                              uint64_t linger_us)
 {

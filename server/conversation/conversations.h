@@ -145,6 +145,10 @@ struct conversations {
     struct model_user user;
     struct absent_models absent; /* models of kept conversations that are not served */
     struct keeping_config keeping;
+    /* Whether something that is kept needs this conversation, so that it is neither deleted nor
+     * rewound. NULL: nothing does. */
+    bool (*is_pinned)(const void *self, const struct conversation_id *id);
+    const void *pinned_self;
     struct list orphans; /* lookups of turns that no daemon goes on with: see orphans.h */
     struct list closing; /* what a pass closes in the journal: see retention.h */
     uint64_t stored_ms;  /* the time of the newest record of earlier processes; 0: unknown yet */
@@ -159,6 +163,9 @@ void conversations_configure(struct conversations *all, size_t max_conversations
 /* Changes when kept conversations leave memory: see struct conversations_config. */
 void conversations_configure_unload(struct conversations *all, uint64_t unload_us,
                                     uint64_t unload_bytes);
+/* PRECONDITION where something that is kept needs the conversation. */
+enum status conversation_check_pins(const struct conversation *c, struct error *err) MUST_CHECK;
+bool conversations_is_pinned(const struct conversations *all, const struct conversation_id *id);
 /* Frees what the conversations share. Every conversation must be closed. conversations may be
  * zeroed memory. */
 void conversations_deinit(void *conversations);

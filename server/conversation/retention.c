@@ -269,7 +269,9 @@ static void retention_look(struct retention *r, const struct journal_found *foun
             r->newest_ms = row->last_unix_ms;
         memcpy(id.bytes, row->id, sizeof(id.bytes));
         c = conversations_get(r->all, &id);
-        if (c != NULL) {
+        if (conversations_is_pinned(r->all, &id)) {
+            continue;
+        } else if (c != NULL) {
             n_closed += retention_close_old(r, c, row);
         } else if (retention_is_old(r, row) || retention_is_over(r, row)) {
             retention_close(r, &id, retention_is_old(r, row) ? RETENTION_AGE : RETENTION_TTL);

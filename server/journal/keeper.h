@@ -17,6 +17,7 @@ enum keeper_kind {
     KEEPER_KEY = 1,    /* a key of Store */
     KEEPER_TABLE = 2,  /* a table of Replay */
     /* 3 is reserved for adapters of models. */
+    KEEPER_ROOM = 6, /* a room, a member or an entry of one: server/room/keeping.c */
 };
 
 struct access_sharing;

@@ -165,6 +165,17 @@ struct place_owner {
     bool is_alive;
 };
 
+/* Tables of before this place was there lack its row. */
+static bool place_add(struct postgres_store *s, uint32_t place, struct error *err)
+{
+    return place < JOURNAL_N_PLACES &&
+           link_do(
+               &s->link,
+               "INSERT INTO parley.things (place, owner, owner_epoch) VALUES ($1::bigint, '', 1)"
+               " ON CONFLICT DO NOTHING",
+               LINK_ARGS(link_number(place)), err);
+}
+
 static enum status place_look(struct postgres_store *s, uint32_t place, struct place_owner *of,
                               struct journal_found *out, struct error *err)
 {
@@ -180,7 +191,11 @@ static enum status place_look(struct postgres_store *s, uint32_t place, struct p
 
     if (r == NULL)
         return err->status;
-    if (l->pq->PQntuples(r) != 1) {
+    if (l->pq->PQntuples(r) == 0 && place_add(s, place, err)) {
+        of->owner[0] = '\0';
+        of->is_alive = false;
+        out->owner_epoch = 1;
+    } else if (l->pq->PQntuples(r) != 1) {
         rc = error_set(err, STATUS_DATA_LOSS, "the table parley.things lacks place %u", place);
     } else {
         (void)snprintf(of->owner, sizeof(of->owner), "%s",
@@ -205,7 +220,8 @@ static const char *place_noun(uint32_t place)
         [JOURNAL_PLACE_KEYS] = "keys of Store are",
         [JOURNAL_PLACE_TABLES] = "tables of Replay are",
         [JOURNAL_PLACE_GROUPS] = "groups of Registry are",
-        [JOURNAL_PLACE_WORK] = "tasks of Work are"};
+        [JOURNAL_PLACE_WORK] = "tasks of Work are",
+        [JOURNAL_PLACE_ROOMS] = "rooms are"};
 
     return place < JOURNAL_N_PLACES && nouns[place] != NULL ? nouns[place] : "they are";
 }

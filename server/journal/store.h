@@ -36,7 +36,8 @@ enum journal_kind {
      * with a sum. */
     JOURNAL_KEEP = 19,   /* the checkpoint has turn blocks, is complete, replaces the one before */
     JOURNAL_FORGET = 20, /* the thing was deleted, and this checkpoint stays incomplete */
-    /* Reserved for rooms; nothing writes these records yet. A room's id stands in place of a
+    /* Reserved for rooms whose log has a chain; nothing writes these records yet, and rooms are
+     * kept as things, entry by entry (server/room/keeping.c). A room's id stands in place of a
      * conversation's id. A room is a log with a chain of its own. generation is 0, and turn is the
      * number of the entry, from 1. */
     JOURNAL_ROOM = 32,        /* a room was opened: world and options; principal is the owner */
@@ -116,7 +117,8 @@ enum journal_place {
     /* 3 is reserved for adapters of models. */
     JOURNAL_PLACE_GROUPS = 4, /* groups of Registry */
     JOURNAL_PLACE_WORK = 5,   /* tasks of Work */
-    JOURNAL_N_PLACES = 6
+    JOURNAL_PLACE_ROOMS = 6,  /* rooms */
+    JOURNAL_N_PLACES = 7
 };
 
 /* What a query looks for. */

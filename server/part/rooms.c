@@ -20,11 +20,32 @@ static void rooms_part_init(void *self, struct part_host *host, struct alarm *al
     rooms_set_agents(self, host->server->conversations, host->server->models);
 }
 
+static void rooms_part_keep(void *self, struct part_host *host, struct alarm *alarm)
+{
+    const struct rooms_keeping keeping = {
+        .journal = host->journal,
+        .principal_name = part_principal_name,
+        .find_principal = part_find_principal,
+        .self = host,
+    };
+
+    rooms_keep(self, &keeping);
+}
+
+/* Nothing is read any more, since the conversations close. */
+static bool rooms_part_stop(void *self)
+{
+    rooms_restore_leave(self);
+    return true;
+}
+
 const struct part rooms_part = {
     .size_bytes = sizeof(struct rooms),
     .init = rooms_part_init,
+    .keep = rooms_part_keep,
     .tick = rooms_tick,
     .drain = rooms_drain,
     .end = rooms_end,
+    .stop = rooms_part_stop,
     .deinit = rooms_deinit,
 };

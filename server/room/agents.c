@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "server/conversation/conversation.h"
+#include "server/conversation/lookup.h"
 #include "server/conversation/opening.h"
 #include "server/conversation/reader.h"
 #include "server/model/model.h"
@@ -35,6 +36,11 @@ struct room_agent {
     uint32_t n_unanswered; /* of ROOM_EVERY_N: texts of people since its last answer */
     uint32_t heard;        /* up to this entry all is in its turns */
     bool is_called;        /* it is to answer once its present answer has ended */
+    struct lookup lookup;  /* of its conversation in the journal */
+    bool is_looking;
+    bool has_looked;  /* the journal has it no more, if it is not in memory */
+    bool is_resuming; /* it is to go on with the answer that an earlier process had begun */
+    uint64_t patient_until_us; /* up to when it waits for its model */
     struct conversation_id conversation;
     char conversation_text[CONVERSATION_ID_CHARS];
     /* Of its present answer. */
@@ -48,6 +54,7 @@ struct room_agent {
 };
 
 enum { ROOM_AGENT_MAX_ARENA_BYTES = 1 << 20 };
+#define ROOM_AGENT_PATIENCE_US ((uint64_t)5 * 60 * 1000 * 1000)
 
 /* --- what it hears --- */
 
@@ -167,7 +174,7 @@ static bool room_agent_append(struct room_agent *a, enum room_entry_kind kind, c
         a->room->n_chained++;
         a->room->rooms->n_answers++;
     }
-    room_append(a->room, e);
+    room_append_surely(a->room, e);
     return true;
 }
 
@@ -180,6 +187,31 @@ static void room_agent_notified(void *arg)
         return;
     list_push(&r->notified, &a->notified);
     alarm_by(r->alarm, env_now_us(r->env));
+}
+
+static void on_room_agent_looked(struct lookup *l, const struct error *err)
+{
+    struct room_agent *a = container_of(l, struct room_agent, lookup);
+
+    a->is_looking = false;
+    a->has_looked = true;
+    room_agent_notified(a);
+}
+
+/* Has the agent's conversation in memory, which an idle one leaves. Returns false where that takes
+ * a while: then the agent is notified. */
+static bool room_agent_look(struct room_agent *a)
+{
+    struct conversations *all = a->room->rooms->conversations;
+
+    if (a->is_looking)
+        return false;
+    if (conversations_get(all, &a->conversation) == NULL && !a->has_looked)
+        a->is_looking =
+            lookup_begin(&a->lookup, all, JOURNAL_BY_ID, LOOKUP_HERE, a->person.principal,
+                         a->conversation_text, on_room_agent_looked);
+    a->has_looked = false;
+    return !a->is_looking;
 }
 
 /* Begins an answer to what was said since the last one. */
@@ -201,12 +233,45 @@ static enum status room_agent_begin(struct room_agent *a, struct error *err)
     if (rc == STATUS_OK) {
         a->turn = c->host.n_turns + c->host.n_live + 1;
         a->generation = c->host.generation;
-        a->hears = a->room->next_seq - 1;
+        a->hears = room_next_seq(a->room) - 1;
         reader_init(&a->reader, room_agent_notified, a);
-        rc = conversation_turn(c, &request, &a->reader, err);
+        a->is_answering = true;
+        rc = room_keep_member(a->member, err); /* before the turn's own record */
+        a->is_answering = false;
     }
+    if (rc == STATUS_OK)
+        rc = conversation_turn(c, &request, &a->reader, err);
     arena_deinit(&arena);
     return rc;
+}
+
+static void room_agent_begun(struct room_agent *a)
+{
+    struct rooms *r = a->room->rooms;
+
+    assert(!a->is_answering);
+    a->answer = ++r->n_begun;
+    a->is_answering = true;
+    list_push(&r->answering, &a->answering);
+    a->member->is_typing = true;
+    room_member_changed(a->member);
+    room_agent_notified(a); /* what runs on this loop may have begun */
+}
+
+/* A model that is not loaded yet, soon after the start, is waited for. */
+static void room_agent_could_not(struct room_agent *a, const struct error *err)
+{
+    struct rooms *r = a->room->rooms;
+
+    if (err->status == STATUS_UNAVAILABLE && env_now_us(r->env) < a->patient_until_us) {
+        log_debug("room_agent", "conversation=%s waits=\"%s\"", a->conversation_text, err->text);
+        a->is_called = !a->is_resuming;
+        if (!link_is_on(&a->notified))
+            list_push(&r->sleeping, &a->notified);
+        return;
+    }
+    a->is_resuming = false;
+    (void)room_agent_append(a, ROOM_FAILED, err->text, NULL);
 }
 
 static void room_agent_answer(struct room_agent *a)
@@ -220,16 +285,37 @@ static void room_agent_answer(struct room_agent *a)
     if (room_agent_first_heard(a) == NULL)
         return; /* it has answered that, with what came before it was called */
     a->n_unanswered = 0;
-    if (room_agent_begin(a, &err) != STATUS_OK) {
-        (void)room_agent_append(a, ROOM_FAILED, err.text, NULL);
+    if (room_agent_begin(a, &err) != STATUS_OK)
+        room_agent_could_not(a, &err);
+    else
+        room_agent_begun(a);
+}
+
+/* Reads an answer that an earlier process had begun. */
+static void room_agent_resume(struct room_agent *a)
+{
+    const struct turn_request request = {
+        .is_detached = true,
+        .number = a->turn,
+        .resume = {.is_wanted = true, .generation = a->generation},
+    };
+    struct conversation *c = conversations_get(a->room->rooms->conversations, &a->conversation);
+    struct error err;
+
+    if (a->room->rooms->is_draining)
+        return;
+    a->is_resuming = false;
+    if (c == NULL || (c->host.n_turns + c->host.n_live < a->turn && c->unended.request == NULL)) {
+        a->is_called = true; /* the turn itself was not written */
         return;
     }
-    a->answer = ++r->n_begun;
-    a->is_answering = true;
-    list_push(&r->answering, &a->answering);
-    a->member->is_typing = true;
-    room_member_changed(a->member);
-    room_agent_notified(a); /* what runs on this loop may have begun */
+    reader_init(&a->reader, room_agent_notified, a);
+    if (conversation_turn(c, &request, &a->reader, &err) == STATUS_OK) {
+        room_agent_begun(a);
+    } else {
+        a->is_resuming = true;
+        room_agent_could_not(a, &err);
+    }
 }
 
 /* Ends the reading of the present answer. */
@@ -261,6 +347,12 @@ static void room_agent_done(struct room_agent *a, const struct turn_event *event
     buf_clear(&a->words);
 }
 
+void room_words_end_nowhere(char *text, size_t len)
+{
+    for (char *at = text; (at = memchr(at, '\0', len - (size_t)(at - text))) != NULL;)
+        *at = '?';
+}
+
 /* Takes what the agent has said since. */
 static void room_agent_read(struct room_agent *a)
 {
@@ -271,8 +363,11 @@ static void room_agent_read(struct room_agent *a)
     while (a->is_answering && reader_next(&a->reader, &event)) {
         if (event.kind == EVENT_PIECE) {
             has_piece = true;
-            if (buf_append(&a->words, event.piece.text, event.piece.len) == STATUS_OK)
+            if (buf_append(&a->words, event.piece.text, event.piece.len) == STATUS_OK) {
+                room_words_end_nowhere(a->words.data + a->words.len - event.piece.len,
+                                       event.piece.len);
                 continue;
+            }
             reader_cancel(&a->reader);
             (void)error_no_memory(&err, a->words.len + event.piece.len, "what an agent says");
             room_agent_done(a, &event, &err);
@@ -285,7 +380,11 @@ static void room_agent_read(struct room_agent *a)
     }
     if (has_piece)
         room_notify(a->room);
-    if (a->is_called && !a->is_answering)
+    if (a->is_answering || (!a->is_resuming && !a->is_called) || !room_agent_look(a))
+        return;
+    if (a->is_resuming)
+        room_agent_resume(a);
+    if (a->is_called && !a->is_resuming && !a->is_answering)
         room_agent_answer(a);
 }
 
@@ -294,6 +393,7 @@ void room_agents_tick(struct rooms *r)
 {
     struct link *l;
 
+    list_move(&r->sleeping, &r->notified);
     while (!r->is_ending && (l = list_pop(&r->notified)) != NULL)
         room_agent_read(container_of(l, struct room_agent, notified));
 }
@@ -304,7 +404,7 @@ void room_agents_end(struct rooms *r)
 
     while ((l = list_first(&r->answering)) != NULL)
         room_agent_leave_turn(container_of(l, struct room_agent, answering));
-    while (list_pop(&r->notified) != NULL)
+    while (list_pop(&r->notified) != NULL || list_pop(&r->sleeping) != NULL)
         continue;
 }
 
@@ -422,7 +522,7 @@ static enum status invitation_check(const struct room *room, const struct room_i
 }
 
 /* Opens the agent's conversation, which has the room's name among its metadata. */
-static enum status room_agent_open(struct room_agent *a, struct model *m, const struct room *room,
+static enum status room_agent_open(struct room_agent *a, struct model *m, struct room *room,
                                    const struct room_invitation *i, struct error *err)
 {
     const struct sampling_overrides overrides = {
@@ -444,8 +544,12 @@ static enum status room_agent_open(struct room_agent *a, struct model *m, const 
         return err->status;
     c->is_pinned = true;
     a->conversation = c->id;
+    a->generation = c->host.generation;
     conversation_id_format(&c->id, a->conversation_text);
-    return STATUS_OK;
+    if (room_pin_add(room, &c->id, err) == STATUS_OK)
+        return STATUS_OK;
+    conversation_close(c, WATCH_CLOSED, "the agent could not join its room");
+    return err->status;
 }
 
 static unsigned room_free_slot(const struct room *room)
@@ -516,13 +620,92 @@ enum status room_invite(struct room_person **out, struct room *room,
 
 void room_agent_free(struct room_agent *a)
 {
-    struct conversation *c = conversations_get(a->room->rooms->conversations, &a->conversation);
-
+    if (a->is_answering && !a->room->rooms->is_ending)
+        reader_cancel(&a->reader);
     room_agent_leave_turn(a);
+    if (a->is_looking)
+        lookup_leave(&a->lookup);
     if (link_is_on(&a->notified))
         list_remove(&a->notified);
-    if (c != NULL && !a->room->rooms->is_ending)
-        conversation_close(c, WATCH_CLOSED, "it was a room's, which the agent has left");
     buf_deinit(&a->words);
     free(a);
+}
+
+/* --- what is kept --- */
+
+void room_agent_state(const struct room_agent *a, struct room_agent_state *out)
+{
+    const bool has_begun = a->is_answering || a->is_resuming;
+
+    *out = (struct room_agent_state){
+        .policy = a->policy,
+        .every = a->every,
+        .heard = a->heard,
+        .conversation = a->conversation,
+        .generation = a->generation,
+        .turn = has_begun ? a->turn : 0,
+        .hears = has_begun ? a->hears : 0,
+    };
+}
+
+enum status room_agent_restore(struct room *room, const char *id, const char *name,
+                               const struct room_agent_state *state, struct error *err)
+{
+    struct rooms *r = room->rooms;
+    struct room_agent *a;
+
+    if (room->n_agents >= ROOM_MAX_AGENTS)
+        return error_set(err, STATUS_DATA_LOSS, "a stored room has too many agents");
+    a = try_alloc(1, sizeof(*a));
+    if (a == NULL)
+        return error_no_memory(err, sizeof(*a), "an agent");
+    room_person_init(&a->person, r, ROOM_AGENT, room->principal, name);
+    memcpy(a->person.id, id, sizeof(a->person.id));
+    a->person.agent = a;
+    a->room = room;
+    a->slot = room_free_slot(room);
+    a->policy = state->policy;
+    a->every = state->every;
+    a->heard = state->heard;
+    a->conversation = state->conversation;
+    conversation_id_format(&a->conversation, a->conversation_text);
+    a->generation = state->generation;
+    a->turn = state->turn;
+    a->hears = state->hears;
+    a->is_resuming = state->turn != 0;
+    a->patient_until_us = env_now_us(r->env) + ROOM_AGENT_PATIENCE_US;
+    buf_init(&a->words, r->conversations->config.max_reply_bytes);
+    if (room_pin_add(room, &a->conversation, err) != STATUS_OK ||
+        room_member_restore(&a->member, room, &a->person, err) != STATUS_OK) {
+        buf_deinit(&a->words);
+        free(a);
+        return err->status;
+    }
+    return STATUS_OK;
+}
+
+/* The last entry of the agent's own: what came behind it, its policy has not answered. */
+static const struct link *room_agent_last_own(const struct room_agent *a)
+{
+    const struct list *log = &a->room->log;
+    const struct link *l = list_last(log);
+
+    for (; l != NULL && l != &log->head; l = l->prev)
+        if (strcmp(container_of(l, const struct room_entry, link)->from, a->person.id) == 0)
+            return l;
+    return &log->head;
+}
+
+void room_agent_go_on(struct room_agent *a)
+{
+    const struct list *log = &a->room->log;
+
+    for (const struct link *l = room_agent_last_own(a)->next; l != &log->head; l = l->next) {
+        const struct room_entry *e = container_of(l, const struct room_entry, link);
+
+        if (e->kind == ROOM_SAID && e->seq > a->hears && room_agent_is_asked(a, e))
+            a->is_called = true;
+    }
+    if (a->is_resuming || a->is_called)
+        room_agent_notified(a);
 }

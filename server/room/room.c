@@ -44,10 +44,13 @@ void rooms_init(struct rooms *r, const struct env *env, uint64_t (*unix_ms)(void
 {
     *r = (struct rooms){.env = env, .unix_ms = unix_ms, .alarm = alarm};
     hash_init(&r->by_name, env);
+    hash_init(&r->by_pin, NULL);   /* ids are random */
     hash_init(&r->by_token, NULL); /* tokens are random */
     list_init(&r->away);
     list_init(&r->notified);
     list_init(&r->answering);
+    list_init(&r->failing);
+    list_init(&r->sleeping);
     shared_limit_init(&r->n_rooms, &kind_of_rooms, ROOMS_MAX);
     shared_limit_init(&r->n_people, &kind_of_people, ROOMS_MAX_PEOPLE);
     shared_limit_init(&r->bytes, &kind_of_room_bytes, ROOMS_MAX_BYTES);
@@ -56,6 +59,8 @@ void rooms_init(struct rooms *r, const struct env *env, uint64_t (*unix_ms)(void
 void rooms_set_agents(struct rooms *r, struct conversations *all, struct models *models)
 {
     r->conversations = all;
+    all->is_pinned = rooms_pin;
+    all->pinned_self = r;
     r->models = models;
 }
 
@@ -96,6 +101,7 @@ enum status room_entry_make(struct room_entry **out, struct room *room, const st
     e->client_seq = said->client_seq;
     e->reply_to = said->reply_to;
     e->size_bytes = size;
+    list_init(&e->acks);
     e->from_kind = p == NULL ? ROOM_WORLD : p->kind;
     if (p != NULL) {
         copy_room_text(e->from, sizeof(e->from), p->id);
@@ -116,17 +122,37 @@ enum status room_entry_make(struct room_entry **out, struct room *room, const st
     return STATUS_OK;
 }
 
-static void room_entry_free(struct room_entry *e, struct rooms *r, uint32_t principal)
+static void room_ack_free(struct room_ack *ack)
 {
+    list_remove(&ack->link);
+    ack->reader->n_acks--;
+    if (link_is_on(&ack->of_entry))
+        list_remove(&ack->of_entry);
+    free(ack);
+}
+
+/* Acks of an entry that does not come into the log end with it. */
+void room_entry_free(struct room_entry *e, struct rooms *r, uint32_t principal)
+{
+    struct link *l;
+
     if (e == NULL)
         return;
+    room_write_leave(e);
+    while ((l = list_pop(&e->acks)) != NULL)
+        room_ack_free(container_of(l, struct room_ack, of_entry));
     shared_limit_give(&r->bytes, principal, e->size_bytes);
     free(e);
 }
 
 uint32_t room_first_seq(const struct room *room)
 {
-    return room->next_seq - (uint32_t)room->n_entries;
+    return room_next_seq(room) - (uint32_t)room->n_entries;
+}
+
+uint32_t room_next_seq(const struct room *room)
+{
+    return room->next_seq - (uint32_t)room->n_pending;
 }
 
 static struct room_entry *room_entry_at(struct link *l)
@@ -145,7 +171,7 @@ void room_notify(struct room *room)
 
 /* A reader that has not taken the oldest entry goes on behind it, with a snapshot that says from
  * where. */
-static void room_drop_oldest(struct room *room)
+void room_drop_oldest(struct room *room)
 {
     struct room_entry *e = room_entry_at(list_first(&room->log));
 
@@ -159,10 +185,11 @@ static void room_drop_oldest(struct room *room)
     }
     list_remove(&e->link);
     room->n_entries--;
+    room_forget_entry(room, e->seq);
     room_entry_free(e, room->rooms, room->principal);
 }
 
-static struct room_person *room_person_of(const struct room *room, const char *id)
+struct room_person *room_person_of(const struct room *room, const char *id)
 {
     for (struct link *l = list_first(&room->members); l != NULL; l = list_next(&room->members, l)) {
         struct room_person *p = container_of(l, struct room_member, link)->person;
@@ -184,22 +211,117 @@ static void room_entry_tell(struct room *room, const struct room_entry *e)
         room_agents_hear(room, e);
 }
 
-void room_append(struct room *room, struct room_entry *e)
+/* An entry that is durable comes into the log. */
+static void room_log_append(struct room *room, struct room_entry *e)
 {
-    e->seq = room->next_seq++;
-    e->unix_ms = room->rooms->unix_ms();
+    struct link *l;
+
     list_push(&room->log, &e->link);
     room->n_entries++;
-    for (struct link *l = list_first(&room->cursors); l != NULL; l = list_next(&room->cursors, l)) {
+    for (l = list_first(&room->cursors); l != NULL; l = list_next(&room->cursors, l)) {
         struct room_cursor *c = container_of(l, struct room_cursor, link);
 
         if (c->at == NULL)
             c->at = e;
     }
+    while ((l = list_pop(&e->acks)) != NULL) {
+        struct room_ack *ack = container_of(l, struct room_ack, of_entry);
+
+        ack->seq = e->seq;
+        ack->is_ready = true;
+        ack->reader->notify(ack->reader);
+    }
     if (room->n_entries > ROOM_MAX_ENTRIES)
         room_drop_oldest(room);
     room_entry_tell(room, e);
+}
+
+/* Those that are durable, up to the first that is not. */
+static void room_settle(struct room *room)
+{
+    struct link *l;
+
+    while ((l = list_first(&room->pending)) != NULL && room_entry_at(l)->is_durable) {
+        struct room_entry *e = room_entry_at(list_pop(&room->pending));
+
+        room->n_pending--;
+        room_log_append(room, e);
+    }
     room_notify(room);
+}
+
+static void room_fail(struct room *room)
+{
+    struct rooms *r = room->rooms;
+
+    if (!room->is_failing)
+        list_push(&r->failing, &room->failing);
+    room->is_failing = true;
+    alarm_by(r->alarm, env_now_us(r->env) + ROOM_RETRY_MS * (uint64_t)1000);
+}
+
+void room_entry_written(struct room *room, struct room_entry *e, bool is_durable)
+{
+    e->is_durable = is_durable;
+    if (is_durable)
+        room_settle(room);
+    else
+        room_fail(room);
+}
+
+static void room_push(struct room *room, struct room_entry *e)
+{
+    e->seq = room->next_seq++;
+    e->unix_ms = room->rooms->unix_ms();
+    list_push(&room->pending, &e->link);
+    room->n_pending++;
+    e->is_durable = !room_is_kept(room);
+}
+
+void room_append_surely(struct room *room, struct room_entry *e)
+{
+    struct error err;
+
+    room_push(room, e);
+    if (!e->is_durable && (room->is_failing || room_keep_entry(room, e, &err) != STATUS_OK))
+        room_fail(room);
+    room_settle(room);
+}
+
+enum status room_append(struct room *room, struct room_entry *e, struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    room_push(room, e);
+    if (room->is_failing) {
+        (void)error_because(err, STATUS_UNAVAILABLE, REASON_JOURNAL_FAILING, NULL,
+                            "the journal cannot be written: send it again later");
+        err->retry_after_ms = ROOM_RETRY_MS;
+        rc = err->status;
+    } else if (!e->is_durable) {
+        rc = room_keep_entry(room, e, err);
+    }
+    if (rc == STATUS_OK) {
+        room_settle(room);
+        return STATUS_OK;
+    }
+    list_remove(&e->link);
+    room->n_pending--;
+    room->next_seq--;
+    room_entry_free(e, room->rooms, room->principal);
+    return rc;
+}
+
+void room_log_insert(struct room *room, struct room_entry *e)
+{
+    struct link *at = room->log.head.prev;
+
+    while (at != &room->log.head && room_entry_at(at)->seq > e->seq)
+        at = at->prev;
+    list_insert_before(at->next, &e->link);
+    room->n_entries++;
+    if (e->seq >= room->next_seq)
+        room->next_seq = e->seq + 1;
 }
 
 /* --- rooms --- */
@@ -251,8 +373,8 @@ static enum status room_name_check(const char *name, struct error *err)
 
 static struct room_entry *room_member_free(struct room_member *m, const char *why);
 
-static enum status room_open(struct room **out, struct rooms *r, uint32_t principal,
-                             const char *name, struct error *err)
+enum status room_open(struct room **out, struct rooms *r, uint32_t principal, const char *name,
+                      struct error *err)
 {
     struct room *room;
 
@@ -268,6 +390,8 @@ static enum status room_open(struct room **out, struct rooms *r, uint32_t princi
     room->next_seq = 1;
     list_init(&room->members);
     list_init(&room->log);
+    list_init(&room->pending);
+    list_init(&room->pins);
     list_init(&room->cursors);
     copy_room_text(room->name, sizeof(room->name), name);
     hash_add(&r->by_name, &room->node, room_hash(r, principal, name));
@@ -280,11 +404,19 @@ static void room_free(struct room *room)
     struct rooms *r = room->rooms;
     struct link *l;
 
-    while ((l = list_first(&room->members)) != NULL)
-        room_member_free(container_of(l, struct room_member, link), NULL);
+    while ((l = list_first(&room->members)) != NULL) {
+        struct room_agent *agent = container_of(l, struct room_member, link)->person->agent;
+
+        (void)room_member_free(container_of(l, struct room_member, link), NULL);
+        if (agent != NULL)
+            room_agent_free(agent);
+    }
     assert(list_is_empty(&room->cursors));
-    while ((l = list_pop(&room->log)) != NULL)
+    room_forget(room);
+    while ((l = list_pop(&room->log)) != NULL || (l = list_pop(&room->pending)) != NULL)
         room_entry_free(room_entry_at(l), r, room->principal);
+    if (room->is_failing)
+        list_remove(&room->failing);
     hash_remove(&r->by_name, &room->node);
     shared_limit_give(&r->n_rooms, room->principal, 1);
     free(room);
@@ -292,7 +424,7 @@ static void room_free(struct room *room)
 
 /* A room that is its members' own ends with the last person: agents alone have nobody to talk to.
  */
-static void room_close_if_empty(struct room *room)
+void room_close_if_empty(struct room *room)
 {
     if (room->n_members == room->n_agents && room->world == NULL)
         room_free(room);
@@ -373,15 +505,31 @@ static void draw_hex(const struct rooms *r, char *out, size_t n_chars)
         (void)snprintf(out + 2 * i, 3, "%02x", bytes[i]);
 }
 
-static struct room_person *room_person_find(const struct rooms *r, uint32_t principal,
-                                            const char *token)
+/* The journal has no tokens, but their hashes. */
+static enum status room_token_hash(uint8_t out[SHA256_BYTES], struct rooms *r, const char *token,
+                                   struct error *err)
 {
-    struct hash_node *n = hash_first(&r->by_token, hash_text(&r->by_token, 0, token));
+    if (r->sha256 == NULL && sha256_open(&r->sha256, err) != STATUS_OK)
+        return err->status;
+    sha256_add(r->sha256, token, strlen(token));
+    sha256_take(r->sha256, out);
+    return STATUS_OK;
+}
+
+static uint64_t room_proof_hash(const struct rooms *r, const uint8_t *proof)
+{
+    return hash_bytes(&r->by_token, 0, proof, SHA256_BYTES);
+}
+
+static struct room_person *room_person_find(const struct rooms *r, uint32_t principal,
+                                            const uint8_t *proof)
+{
+    struct hash_node *n = hash_first(&r->by_token, room_proof_hash(r, proof));
 
     for (; n != NULL; n = hash_next(n)) {
         struct room_person *p = container_of(n, struct room_person, node);
 
-        if (p->principal == principal && strcmp(p->token, token) == 0)
+        if (p->principal == principal && memcmp(p->proof, proof, SHA256_BYTES) == 0)
             return p;
     }
     return NULL;
@@ -429,7 +577,44 @@ static enum status room_person_make(struct room_person **out, struct rooms *r, u
     p->acted_us = env_now_us(r->env);
     p->credit_us = ROOM_ACTS_AT_ONCE * act_us;
     draw_hex(r, p->token, ROOM_TOKEN_CHARS);
-    hash_add(&r->by_token, &p->node, hash_text(&r->by_token, 0, p->token));
+    if (room_token_hash(p->proof, r, p->token, err) != STATUS_OK) {
+        shared_limit_give(&r->n_people, principal, 1);
+        free(p);
+        return err->status;
+    }
+    hash_add(&r->by_token, &p->node, room_proof_hash(r, p->proof));
+    *out = p;
+    return STATUS_OK;
+}
+
+/* A person without a connection. */
+static void room_person_leaves(struct room_person *p, struct rooms *r)
+{
+    p->gone_us = env_now_us(r->env) + ROOM_GRACE_MS * (uint64_t)1000;
+    list_push(&r->away, &p->away);
+    alarm_by(r->alarm, p->gone_us);
+}
+
+enum status room_person_restore(struct room_person **out, struct rooms *r, uint32_t principal,
+                                const char *id, const char *name, const uint8_t *proof,
+                                struct error *err)
+{
+    struct room_person *p = room_person_find(r, principal, proof);
+
+    *out = p;
+    if (p != NULL)
+        return STATUS_OK;
+    p = try_alloc(1, sizeof(*p));
+    if (p == NULL)
+        return error_no_memory(err, sizeof(*p), "a person");
+    shared_limit_hold(&r->n_people, principal, 1);
+    room_person_init(p, r, ROOM_PERSON, principal, name);
+    copy_room_text(p->id, sizeof(p->id), id);
+    memcpy(p->proof, proof, SHA256_BYTES);
+    p->acted_us = env_now_us(r->env);
+    p->credit_us = ROOM_ACTS_AT_ONCE * act_us;
+    hash_add(&r->by_token, &p->node, room_proof_hash(r, p->proof));
+    room_person_leaves(p, r);
     *out = p;
     return STATUS_OK;
 }
@@ -472,27 +657,23 @@ void room_member_changed(struct room_member *m)
     room_notify(m->room);
 }
 
-/* Makes the person a member, with the entry of its end; *ret_joined is the entry of its begin. */
-static enum status room_member_open(struct room_member **out, struct room *room,
-                                    struct room_person *p, struct room_entry **ret_joined,
-                                    struct error *err)
+/* Makes the person a member, with the entry of its end. */
+enum status room_member_restore(struct room_member **out, struct room *room, struct room_person *p,
+                                struct error *err)
 {
-    static const struct room_said nothing = {.text = ""}, gone = {.text = "gone"};
+    static const struct room_said gone = {.text = "gone"};
     struct rooms *r = room->rooms;
-    struct room_entry *joined = NULL, *left = NULL;
+    struct room_entry *left = NULL;
     struct room_member *m = NULL;
     enum status rc = STATUS_OK;
 
     if (room->n_members >= ROOM_MAX_MEMBERS)
         return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "room",
                              "the room is full: %d are in it", ROOM_MAX_MEMBERS);
-    rc = room_entry_make(&joined, room, p, ROOM_JOINED, &nothing, err);
-    if (rc == STATUS_OK)
-        rc = room_entry_make(&left, room, p, ROOM_LEFT, &gone, err);
+    rc = room_entry_make(&left, room, p, ROOM_LEFT, &gone, err);
     if (rc == STATUS_OK && (m = try_alloc(1, sizeof(*m))) == NULL)
         rc = error_no_memory(err, sizeof(*m), "a member of a room");
     if (rc != STATUS_OK) {
-        room_entry_free(joined, r, room->principal);
         room_entry_free(left, r, room->principal);
         return rc;
     }
@@ -505,7 +686,6 @@ static enum status room_member_open(struct room_member **out, struct room *room,
     room->n_members++;
     room->n_agents += p->kind == ROOM_AGENT;
     p->n_members++;
-    *ret_joined = joined;
     *out = m;
     return STATUS_OK;
 }
@@ -520,7 +700,7 @@ static void room_cursor_out(struct room_cursor *c, const char *why)
     c->reader->notify(c->reader);
 }
 
-/* Frees m, and the agent that it is of. Returns the entry of its end, to be appended; NULL where
+/* Frees m. Returns the entry of its end, to be appended; NULL where
  * why is NULL: the room ends, and nobody reads it. */
 static struct room_entry *room_member_free(struct room_member *m, const char *why)
 {
@@ -548,18 +728,18 @@ static struct room_entry *room_member_free(struct room_member *m, const char *wh
     } else {
         left->text = why;
     }
-    if (p->kind == ROOM_AGENT)
-        room_agent_free(p->agent);
     return left;
 }
 
 void room_member_leave(struct room_member *m, const char *why)
 {
     struct room *room = m->room;
-    struct room_person *p =
-        m->person->kind == ROOM_AGENT ? NULL : m->person; /* an agent is freed */
+    struct room_agent *agent = m->person->agent;
+    struct room_person *p = agent == NULL ? m->person : NULL;
 
-    room_append(room, room_member_free(m, why));
+    room_append_surely(room, room_member_free(m, why));
+    if (agent != NULL)
+        room_agent_free(agent);
     if (p != NULL && room->world != NULL && room->world->on_left != NULL)
         room->world->on_left(room->world_self, room, p, why);
     room_close_if_empty(room);
@@ -568,11 +748,19 @@ void room_member_leave(struct room_member *m, const char *why)
 enum status room_member_join(struct room_member **out, struct room *room, struct room_person *p,
                              struct error *err)
 {
+    static const struct room_said nothing = {.text = ""};
     struct room_entry *joined = NULL;
 
-    if (room_member_open(out, room, p, &joined, err) != STATUS_OK)
+    if (room_entry_make(&joined, room, p, ROOM_JOINED, &nothing, err) != STATUS_OK)
         return err->status;
-    room_append(room, joined);
+    if (room_member_restore(out, room, p, err) != STATUS_OK) {
+        room_entry_free(joined, room->rooms, room->principal);
+        return err->status;
+    }
+    if (room_append(room, joined, err) != STATUS_OK) {
+        (void)room_member_free(*out, NULL);
+        return err->status;
+    }
     return STATUS_OK;
 }
 
@@ -605,10 +793,15 @@ void rooms_tick(void *rooms)
     const uint64_t now = env_now_us(r->env);
     struct room_person *p = NULL;
 
+    rooms_keep_again(r);
     room_agents_tick(r);
     while ((p = room_first_away(r)) != NULL && p->gone_us <= now)
         room_person_close(p, r);
     alarm_set(r->alarm, p == NULL ? 0 : p->gone_us);
+    if (!list_is_empty(&r->sleeping))
+        alarm_by(r->alarm, now + ROOM_AGENT_SLEEP_MS * (uint64_t)1000);
+    if (!list_is_empty(&r->failing))
+        alarm_by(r->alarm, now + ROOM_RETRY_MS * (uint64_t)1000);
     if (!list_is_empty(&r->notified))
         alarm_by(r->alarm, now);
 }
@@ -632,13 +825,17 @@ void rooms_deinit(void *rooms)
     struct room_person *p = NULL;
 
     assert(r->n_readers == 0);
+    rooms_restore_leave(r);
+    r->is_ending = true; /* what is kept stays */
     while ((p = room_first_away(r)) != NULL)
         room_person_close(p, r);
     assert(r->by_name.n == 0 && r->by_token.n == 0 && r->bytes.held == 0);
     shared_limit_deinit(&r->n_rooms);
     shared_limit_deinit(&r->n_people);
     shared_limit_deinit(&r->bytes);
+    sha256_close(r->sha256);
     hash_deinit(&r->by_name);
+    hash_deinit(&r->by_pin);
     hash_deinit(&r->by_token);
 }
 
@@ -657,14 +854,19 @@ enum status room_reader_hello(struct room_reader *reader, const struct principal
 {
     struct rooms *r = reader->rooms;
     struct room_person *p = NULL;
+    uint8_t proof[SHA256_BYTES];
 
     if (reader->person != NULL)
         return error_field(err, "hello", "came before");
+    if (rooms_are_ready(r, err) != STATUS_OK)
+        return err->status;
     if (token[0] == '\0') {
         if (room_person_make(&p, r, who->id, name, err) != STATUS_OK)
             return err->status;
     } else {
-        p = room_person_find(r, who->id, token);
+        if (room_token_hash(proof, r, token, err) != STATUS_OK)
+            return err->status;
+        p = room_person_find(r, who->id, proof);
         if (p == NULL)
             return error_because(err, STATUS_NOT_FOUND, REASON_NONE, "token",
                                  "nobody has this token any more: say hello without one");
@@ -672,6 +874,7 @@ enum status room_reader_hello(struct room_reader *reader, const struct principal
             return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "token",
                                  "a person has at most %d connections: close one",
                                  ROOM_READERS_OF_A_PERSON);
+        copy_room_text(p->token, sizeof(p->token), token);
     }
     list_push(&p->readers, &reader->link);
     p->n_readers++;
@@ -706,8 +909,8 @@ void room_reader_close(struct room_reader *reader)
 
     while ((l = list_first(&reader->cursors)) != NULL)
         room_cursor_free(container_of(l, struct room_cursor, of));
-    while ((l = list_pop(&reader->acks)) != NULL)
-        free(container_of(l, struct room_ack, link));
+    while ((l = list_first(&reader->acks)) != NULL)
+        room_ack_free(container_of(l, struct room_ack, link));
     if (p == NULL)
         return;
     reader->person = NULL;
@@ -716,9 +919,7 @@ void room_reader_close(struct room_reader *reader)
     r->n_readers--;
     if (!list_is_empty(&p->readers))
         return;
-    p->gone_us = env_now_us(r->env) + ROOM_GRACE_MS * (uint64_t)1000;
-    list_push(&r->away, &p->away);
-    alarm_by(r->alarm, p->gone_us);
+    room_person_leaves(p, r);
     for (l = list_first(&p->members); l != NULL; l = list_next(&p->members, l)) {
         struct room_member *m = container_of(l, struct room_member, of);
 
@@ -797,13 +998,12 @@ static bool room_cursor_next(struct room_cursor *c, struct room_frame *ret)
 static bool room_reader_next_ack(struct room_reader *reader, struct room_frame *ret)
 {
     static struct room_ack ack; /* of one that is freed here */
-    struct link *l = list_pop(&reader->acks);
+    struct link *l = list_first(&reader->acks);
 
-    if (l == NULL)
-        return false;
+    if (l == NULL || !container_of(l, struct room_ack, link)->is_ready)
+        return false; /* in the order of asking */
     ack = *container_of(l, struct room_ack, link);
-    free(container_of(l, struct room_ack, link));
-    reader->n_acks--;
+    room_ack_free(container_of(l, struct room_ack, link));
     *ret = (struct room_frame){.kind = ROOM_FRAME_ACK, .room_name = ack.room_name, .ack = &ack};
     return true;
 }
@@ -860,6 +1060,8 @@ static enum status room_reader_act(struct room_reader *reader, struct error *err
 {
     if (reader->person == NULL)
         return error_set(err, STATUS_PRECONDITION, "hello must come first");
+    if (reader->rooms->is_ending)
+        return error_draining(err);
     return room_person_act(reader->person, reader->rooms, err);
 }
 
@@ -924,10 +1126,10 @@ static enum status room_enter(struct room_reader *reader, struct room *room, uin
                              "the connection has %d rooms and frames 'left' that it has not read: "
                              "read what was sent",
                              ROOM_CURSORS_OF_A_READER);
-    if (!is_from_now && after_seq >= room->next_seq)
+    if (!is_from_now && after_seq >= room_next_seq(room))
         return error_because(err, STATUS_RANGE, REASON_NONE, "after_seq",
                              "the room has no entry %u, its last is %u", after_seq,
-                             room->next_seq - 1);
+                             room_next_seq(room) - 1);
     c = room_cursor_get(reader, room);
     if (c == NULL)
         return error_no_memory(err, sizeof(*c), "a reader of a room");
@@ -953,41 +1155,15 @@ enum status room_join(struct room_reader *reader, const char *name, uint32_t aft
                             r->service->join(r->service_self, reader, name, &rc, err)))
         return rc;
     room = rooms_find(reader->rooms, reader->person->principal, name);
-    if (room == NULL &&
-        room_open(&room, reader->rooms, reader->person->principal, name, err) != STATUS_OK)
-        return err->status;
-    rc = room_enter(reader, room, after_seq, is_from_now, err);
+    if (room == NULL) {
+        if (room_open(&room, reader->rooms, reader->person->principal, name, err) != STATUS_OK)
+            return err->status;
+        rc = room_keep(room, err);
+    }
+    if (rc == STATUS_OK)
+        rc = room_enter(reader, room, after_seq, is_from_now, err);
     room_close_if_empty(room);
     return rc;
-}
-
-/* --- answers --- */
-
-/* The ack of an entry; *out is told once the entry is in the log. */
-static enum status room_ack_make(struct room_ack **out, struct room_reader *reader,
-                                 const struct room *room, uint32_t client_seq, struct error *err)
-{
-    struct room_ack *ack = NULL;
-
-    if (reader->n_acks >= ROOM_ACKS_OF_A_READER)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
-                             "%d acks of the connection are not read: read what was sent",
-                             ROOM_ACKS_OF_A_READER);
-    ack = try_alloc(1, sizeof(*ack));
-    if (ack == NULL)
-        return error_no_memory(err, sizeof(*ack), "an answer");
-    ack->client_seq = client_seq;
-    copy_room_text(ack->room_name, sizeof(ack->room_name), room->name);
-    *out = ack;
-    return STATUS_OK;
-}
-
-static void room_ack_send(struct room_ack *ack, struct room_reader *reader, uint32_t seq)
-{
-    ack->seq = seq;
-    list_push(&reader->acks, &ack->link);
-    reader->n_acks++;
-    reader->notify(reader);
 }
 
 static enum status room_reader_member(struct room_member **out, struct room_reader *reader,
@@ -1019,9 +1195,9 @@ static enum status room_said_check(const struct room_said *said, const struct ro
             utf8_count(said->quick_replies[i]) > ROOM_QUICK_REPLY_MAX_CHARS)
             return error_field(err, "quick_replies", "has one that is not 1 to %d characters",
                                ROOM_QUICK_REPLY_MAX_CHARS);
-    if (said->reply_to >= room->next_seq)
+    if (said->reply_to >= room_next_seq(room))
         return error_field(err, "reply_to", "is %u, the room's last entry is %u", said->reply_to,
-                           room->next_seq - 1);
+                           room_next_seq(room) - 1);
     return STATUS_OK;
 }
 
@@ -1036,27 +1212,68 @@ static bool room_entry_says(const struct room_entry *e, const struct room_said *
     return true;
 }
 
-/* Of a number that was used: the entry that it has. */
-static enum status room_said_again(const struct room_member *m, const struct room_said *said,
-                                   uint32_t *ret_seq, struct error *err)
+/* The entry of what a member has said under a number, newest first. */
+static struct room_entry *room_find_said(const struct list *entries, const char *from,
+                                         uint32_t client_seq)
 {
-    const struct room *room = m->room;
+    for (struct link *l = list_last(entries); l != NULL && l != &entries->head; l = l->prev) {
+        struct room_entry *e = room_entry_at(l);
 
-    for (struct link *l = list_last(&room->log); l != NULL && l != &room->log.head; l = l->prev) {
-        const struct room_entry *e = room_entry_at(l);
-
-        if (e->kind != ROOM_SAID || e->client_seq != said->client_seq ||
-            strcmp(e->from, m->person->id) != 0)
-            continue;
-        if (!room_entry_says(e, said))
-            return error_because(err, STATUS_EXISTS, REASON_NONE, "client_seq",
-                                 "%u was said with other words", said->client_seq);
-        *ret_seq = e->seq;
-        return STATUS_OK;
+        if (e->kind == ROOM_SAID && e->client_seq == client_seq && strcmp(e->from, from) == 0)
+            return e;
     }
-    return error_because(err, STATUS_PRECONDITION, REASON_NONE, "client_seq",
-                         "%u was said long ago, the next is %u", said->client_seq,
-                         m->client_seq + 1);
+    return NULL;
+}
+
+/* Of a number that was used: the entry that it has. */
+static enum status room_said_again(struct room_entry **out, const struct room_member *m,
+                                   const struct room_said *said, struct error *err)
+{
+    struct room_entry *e = room_find_said(&m->room->pending, m->person->id, said->client_seq);
+
+    if (e == NULL)
+        e = room_find_said(&m->room->log, m->person->id, said->client_seq);
+    if (e == NULL)
+        return error_because(err, STATUS_PRECONDITION, REASON_NONE, "client_seq",
+                             "%u was said long ago, the next is %u", said->client_seq,
+                             m->client_seq + 1);
+    if (!room_entry_says(e, said))
+        return error_because(err, STATUS_EXISTS, REASON_NONE, "client_seq",
+                             "%u was said with other words", said->client_seq);
+    *out = e;
+    return STATUS_OK;
+}
+
+/* Makes the reader's answer about an entry, which it is told once the entry is in the log. */
+static enum status room_ack_make(struct room_ack **out, struct room_reader *reader,
+                                 const struct room *room, uint32_t client_seq, struct error *err)
+{
+    struct room_ack *ack;
+
+    if (reader->n_acks >= ROOM_ACKS_OF_A_READER)
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                             "%d acks of the connection are not read: read what was sent",
+                             ROOM_ACKS_OF_A_READER);
+    ack = try_alloc(1, sizeof(*ack));
+    if (ack == NULL)
+        return error_no_memory(err, sizeof(*ack), "an answer");
+    ack->reader = reader;
+    ack->client_seq = client_seq;
+    copy_room_text(ack->room_name, sizeof(ack->room_name), room->name);
+    list_push(&reader->acks, &ack->link);
+    reader->n_acks++;
+    *out = ack;
+    return STATUS_OK;
+}
+
+static void room_ack_of(struct room_ack *ack, struct room_entry *e, bool is_pending)
+{
+    ack->seq = e->seq;
+    ack->is_ready = !is_pending;
+    if (is_pending)
+        list_push(&e->acks, &ack->of_entry);
+    else
+        ack->reader->notify(ack->reader);
 }
 
 /* Appends what is said, and makes its answer. */
@@ -1064,6 +1281,7 @@ static enum status room_member_say(struct room_member *m, struct room_reader *re
                                    const struct room_said *said, uint32_t *ret_seq,
                                    struct error *err)
 {
+    const uint32_t before = m->client_seq;
     struct room *room = m->room;
     struct room_ack *ack = NULL;
     struct room_entry *e;
@@ -1071,17 +1289,20 @@ static enum status room_member_say(struct room_member *m, struct room_reader *re
     if (room_ack_make(&ack, reader, room, said->client_seq, err) != STATUS_OK)
         return err->status;
     if (room_entry_make(&e, room, m->person, ROOM_SAID, said, err) != STATUS_OK) {
-        free(ack);
+        room_ack_free(ack);
         return err->status;
     }
+    room_ack_of(ack, e, true);
     if (said->client_seq != 0)
         m->client_seq = said->client_seq;
-    m->is_typing = false; /* the entry says so */
     room->n_chained = 0;
-    reader->rooms->n_said++;
     *ret_seq = room->next_seq;
-    room_append(room, e);
-    room_ack_send(ack, reader, *ret_seq);
+    if (room_append(room, e, err) != STATUS_OK) { /* which frees the ack */
+        m->client_seq = before;
+        return err->status;
+    }
+    m->is_typing = false; /* the entry says so */
+    reader->rooms->n_said++;
     return STATUS_OK;
 }
 
@@ -1090,16 +1311,18 @@ enum status room_say(struct room_reader *reader, const char *name, const struct 
 {
     struct room_member *m;
     struct room_ack *ack = NULL;
+    struct room_entry *e = NULL;
 
     if (room_reader_member(&m, reader, name, err) != STATUS_OK ||
         room_said_check(said, m->room, err) != STATUS_OK)
         return err->status;
     if (said->client_seq != 0 && said->client_seq <= m->client_seq) { /* it looks through the log */
         if (room_reader_act(reader, err) != STATUS_OK ||
-            room_said_again(m, said, ret_seq, err) != STATUS_OK ||
+            room_said_again(&e, m, said, err) != STATUS_OK ||
             room_ack_make(&ack, reader, m->room, said->client_seq, err) != STATUS_OK)
             return err->status;
-        room_ack_send(ack, reader, *ret_seq);
+        room_ack_of(ack, e, e->seq >= room_next_seq(m->room));
+        *ret_seq = e->seq;
         return STATUS_OK;
     }
     if (said->client_seq > m->client_seq + 1)
@@ -1134,6 +1357,8 @@ enum status room_leave(struct room_reader *reader, const char *name, struct erro
 
     if (room_reader_member(&m, reader, name, err) != STATUS_OK)
         return err->status;
+    if (reader->rooms->is_ending)
+        return error_draining(err);
     room_member_leave(m, "left");
     return STATUS_OK;
 }
@@ -1254,8 +1479,7 @@ enum status room_tell(struct room *room, const struct room_said *said, struct er
     if (room_said_check(said, room, err) != STATUS_OK ||
         room_entry_make(&e, room, NULL, ROOM_SAID, said, err) != STATUS_OK)
         return err->status;
-    room_append(room, e);
-    return STATUS_OK;
+    return room_append(room, e, err);
 }
 
 void room_end(struct room *room, const char *why)

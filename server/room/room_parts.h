@@ -3,7 +3,10 @@
 #ifndef SERVER_ROOM_ROOM_PARTS_H
 #define SERVER_ROOM_ROOM_PARTS_H
 
+#include "server/conversation/conversations.h"
 #include "server/room/rooms.h"
+
+enum { ROOM_AGENT_SLEEP_MS = 250 }; /* between looks for a model that is not loaded yet */
 
 struct room_person {
     struct hash_node node; /* in rooms.by_token; not of an agent */
@@ -23,7 +26,8 @@ struct room_person {
     struct room_moved moved;
     uint64_t waiting_version, moved_version; /* count changes; a reader has seen up to its own */
     char id[ROOM_ID_CHARS + 1];
-    char token[ROOM_TOKEN_CHARS + 1];
+    uint8_t proof[SHA256_BYTES];      /* the hash of its token */
+    char token[ROOM_TOKEN_CHARS + 1]; /* "": nobody has said it to this process */
     char name[ROOM_PERSON_MAX_BYTES + 1];
 };
 
@@ -45,14 +49,81 @@ void room_member_changed(struct room_member *m);
 enum status room_entry_make(struct room_entry **out, struct room *room, const struct room_person *p,
                             enum room_entry_kind kind, const struct room_said *said,
                             struct error *err) MUST_CHECK;
-/* Takes e, and tells the world, the agents and the readers. */
-void room_append(struct room *room, struct room_entry *e);
+/* Takes e, which comes into the log once it is durable; then the world, the agents and the readers
+ * are told. UNAVAILABLE where it cannot be written now; then e is freed. */
+enum status room_append(struct room *room, struct room_entry *e, struct error *err) MUST_CHECK;
+/* The same for what has happened in any case: it is written as soon as that is possible. */
+void room_append_surely(struct room *room, struct room_entry *e);
+/* A write of a pending entry has ended. */
+void room_entry_written(struct room *room, struct room_entry *e, bool is_durable);
+/* Puts an entry of the journal into the log, by its number. */
+void room_log_insert(struct room *room, struct room_entry *e);
+void room_entry_free(struct room_entry *e, struct rooms *r, uint32_t principal);
+/* Makes a room without a member. */
+enum status room_open(struct room **out, struct rooms *r, uint32_t principal, const char *name,
+                      struct error *err) MUST_CHECK;
+void room_close_if_empty(struct room *room);
+/* Makes a member of what the journal has, without an entry. */
+enum status room_member_restore(struct room_member **out, struct room *room, struct room_person *p,
+                                struct error *err) MUST_CHECK;
+/* Makes a person of what the journal has, which is away, or finds it. */
+enum status room_person_restore(struct room_person **out, struct rooms *r, uint32_t principal,
+                                const char *id, const char *name, const uint8_t *proof,
+                                struct error *err) MUST_CHECK;
+struct room_person *room_person_of(const struct room *room, const char *id);
 void room_notify(struct room *room);
+void room_drop_oldest(struct room *room);
+
+/* keeping.c */
+
+/* A conversation that a room needs. */
+struct room_pin {
+    struct link link;      /* in its room's pins */
+    struct hash_node node; /* in rooms.by_pin */
+    struct conversation_id id;
+};
+
+/* What is kept of an agent. */
+struct room_agent_state {
+    enum room_policy policy;
+    uint32_t every, heard;
+    struct conversation_id conversation;
+    uint32_t generation, turn, hears; /* turn: of the answer that it has begun; 0: none */
+};
+
+bool room_is_kept(const struct room *room);
+/* Begins to keep a room. */
+enum status room_keep(struct room *room, struct error *err) MUST_CHECK;
+/* Writes a pending entry, and the state of its member with it. */
+enum status room_keep_entry(struct room *room, struct room_entry *e, struct error *err) MUST_CHECK;
+/* Writes the state of a member. */
+enum status room_keep_member(const struct room_member *m, struct error *err) MUST_CHECK;
+/* The journal forgets an entry; the room, whose entries and members are told one by one. */
+void room_forget_entry(const struct room *room, uint32_t seq);
+void room_forget(struct room *room);
+/* The write of an entry that is freed tells nobody. */
+void room_write_leave(struct room_entry *e);
+/* Writes again what could not be written. */
+void rooms_keep_again(struct rooms *r);
+/* UNAVAILABLE until all that the journal has is read. */
+enum status rooms_are_ready(const struct rooms *r, struct error *err) MUST_CHECK;
+enum status room_pin_add(struct room *room, const struct conversation_id *id,
+                         struct error *err) MUST_CHECK;
 
 /* agents.c */
 
+void room_agent_state(const struct room_agent *a, struct room_agent_state *out);
+/* Makes an agent of what the journal has. */
+enum status room_agent_restore(struct room *room, const char *id, const char *name,
+                               const struct room_agent_state *state, struct error *err) MUST_CHECK;
+/* The room is read: the agent goes on with the answer that it had begun, or begins one that is
+ * due. */
+void room_agent_go_on(struct room_agent *a);
+
 /* What others have said: the agents of the room answer where they are to. */
 void room_agents_hear(struct room *room, const struct room_entry *e);
+/* A text ends with NUL, so a model that says one says '?' in a room. */
+void room_words_end_nowhere(char *text, size_t len);
 /* Takes what agents have said since. */
 void room_agents_tick(struct rooms *r);
 /* Ends what all agents of the rooms are saying, without entries. */

@@ -10,13 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/checksum.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/shared_limit.h"
 #include "base/status.h"
+#include "server/journal/journal.h"
 
 struct alarm;
 struct buf;
+struct conversation_id;
 struct conversations;
 struct env;
 struct models;
@@ -25,6 +28,8 @@ struct room;
 struct room_agent;
 struct room_person;
 struct room_reader;
+struct room_write;
+struct rooms_restore;
 
 enum {
     ROOM_NAME_MAX_BYTES = 128,
@@ -42,6 +47,7 @@ enum {
     ROOM_MAX_CHAIN = 4,              /* answers of agents to agents, without a person between */
     ROOM_HEARD_MAX_BYTES = 64 << 10, /* of texts that an agent hears at once; the oldest go */
     ROOM_PIECE_MAX_BYTES = 16 << 10,
+    ROOM_RETRY_MS = 1000,    /* between attempts to write */
     ROOM_MAX_ENTRIES = 1000, /* a longer log loses its oldest */
     ROOMS_OF_A_PERSON = 16,
     ROOM_READERS_OF_A_PERSON = 16, /* connections */
@@ -67,12 +73,23 @@ struct rooms_service {
     void (*person_closed)(void *self, struct room_person *p);
 };
 
+/* Where rooms are kept. */
+struct rooms_keeping {
+    struct journal *journal; /* NULL: rooms are only in memory */
+    const char *(*principal_name)(void *self, uint32_t principal);
+    /* NULL: there is none of this name. */
+    const struct principal *(*find_principal)(void *self, const char *name);
+    void *self;
+};
+
 struct rooms {
     const struct env *env;
     uint64_t (*unix_ms)(void); /* the wall clock */
     struct alarm *alarm;       /* rings rooms_tick */
     struct hash by_name;       /* of struct room, by principal and name */
-    struct hash by_token;      /* of struct room_person */
+    struct hash by_pin;        /* of struct room_pin */
+    struct hash by_token;      /* of struct room_person, by the hash of its token */
+    struct sha256 *sha256;     /* NULL: not used yet */
     struct list away;          /* of struct room_person: the first is gone first */
     struct shared_limit n_rooms, n_people, bytes;
     size_t n_readers;
@@ -82,7 +99,11 @@ struct rooms {
     struct models *models;
     struct list notified;  /* of struct room_agent: it is to answer, or has said something */
     struct list answering; /* of struct room_agent */
+    struct list sleeping;  /* of struct room_agent: its model is not loaded yet */
     uint64_t n_begun, n_answers;
+    struct rooms_keeping keeping;
+    struct rooms_restore *restore; /* NULL: all that the journal has is read */
+    struct list failing;           /* of struct room: entries could not be written */
     bool is_draining, is_ending;
     const struct rooms_service *service; /* NULL: none */
     void *service_self;
@@ -93,7 +114,10 @@ enum room_presence { ROOM_HERE, ROOM_AWAY };
 
 /* An entry of a log. It never changes. */
 struct room_entry {
-    struct link link;              /* in its room's log */
+    struct link link;              /* in its room's log, or in what is pending */
+    struct room_write *write;      /* of a pending entry: it is being written; NULL: it is not */
+    bool is_durable;               /* a pending entry waits for those before it */
+    struct list acks;              /* of struct room_ack, of a pending entry */
     uint32_t seq;                  /* from 1, without gaps */
     uint32_t client_seq, reply_to; /* of ROOM_SAID; 0: none */
     uint64_t unix_ms;
@@ -148,7 +172,10 @@ struct room_said {
 
 /* An answer to room_say: the entry of this number is in the log. */
 struct room_ack {
-    struct link link; /* in its reader's acks */
+    struct link link;     /* in its reader's acks */
+    struct link of_entry; /* in its entry's acks, while that is pending */
+    struct room_reader *reader;
+    bool is_ready;
     uint32_t client_seq, seq;
     char room_name[ROOM_NAME_MAX_BYTES + 1];
 };
@@ -224,8 +251,15 @@ struct room {
     unsigned n_chained; /* answers of agents since a person said something */
     struct list log;    /* of struct room_entry */
     size_t n_entries;
-    uint32_t next_seq;
-    uint64_t version; /* counts changes of presence and typing */
+    /* Entries that are not durable yet, which nobody is told of; they are behind those of the log.
+     */
+    struct list pending;
+    size_t n_pending;
+    struct link failing; /* in rooms.failing */
+    bool is_failing;     /* an entry could not be written */
+    struct list pins;    /* of struct room_pin: conversations that it needs */
+    uint32_t next_seq;   /* behind the pending ones */
+    uint64_t version;    /* counts changes of presence and typing */
     struct list cursors;
     char name[ROOM_NAME_MAX_BYTES + 1];
 };
@@ -240,6 +274,13 @@ void rooms_tick(void *rooms);
 void rooms_drain(void *rooms);
 /* Ends what agents are saying, since the server stops: nothing more becomes an entry. */
 void rooms_end(void *rooms);
+/* Keeps rooms in the journal from now on, and reads those that it has; until that is done hello is
+ * UNAVAILABLE. A world's rooms are not kept. */
+void rooms_keep(struct rooms *r, const struct rooms_keeping *keeping);
+/* Reads no more of what the journal has. */
+void rooms_restore_leave(struct rooms *r);
+/* Whether a room needs this conversation. */
+bool rooms_pin(const void *rooms, const struct conversation_id *id);
 /* Sets where agents' conversations are. */
 void rooms_set_agents(struct rooms *r, struct conversations *all, struct models *models);
 void rooms_set_service(struct rooms *r, const struct rooms_service *service, void *self);
@@ -273,7 +314,8 @@ void *room_person_data(const struct room_person *p);
  * that a world has moved it. */
 void room_person_waits(struct room_person *p, const struct room_waiting *waiting);
 void room_person_moved(struct room_person *p, const struct room_moved *moved);
-uint32_t room_first_seq(const struct room *room); /* that the log still has; next_seq: none */
+uint32_t room_first_seq(const struct room *room); /* that the log still has; room_next_seq: none */
+uint32_t room_next_seq(const struct room *room);  /* of the entry that comes into the log next */
 
 /* What the reader's person does. PRECONDITION before its hello, or where it is not in the room;
  * EXHAUSTED with a time to wait where it does too much, or a limit is reached. */

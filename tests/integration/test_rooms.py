@@ -2,7 +2,7 @@
 """Rooms over WebSockets, whose frames are written here byte by byte, and over gRPC: who says what in which order, who comes back and misses
 nothing, and what a client that breaks the rules is told.
 
-usage: test_rooms.py PARLEYD      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+usage: test_rooms.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 import base64
 import hashlib
 import json
@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import tempfile
+import urllib.error
 import urllib.request
 
 import grpc
@@ -414,14 +415,118 @@ def apart(parleyd, folder):
         assert bob.say("den", "here", 1) == 2
 
 
+class Mortal(children.Daemon):
+    """A daemon that ends by kill -9."""
+
+    def __exit__(self, kind, value, trace):
+        self.process.kill()
+        self.process.wait()
+        self.listener.join(children.PATIENCE)
+        if kind is not None:
+            print("".join(self.said), file=sys.stderr)
+
+
+def back(parley, token):
+    """The person of this token, once the stored rooms are read."""
+    while True:
+        one = Socket(parley)
+        one.send(hello={"token": token})
+        answer = one.read()
+        if "welcome" in answer:
+            one.welcome = answer["welcome"]
+            return one
+        assert answer["error"]["code"] == "UNAVAILABLE" and one.read()[0] == 1013, answer
+        one.close()
+
+
+def log(one, room, last):
+    """All entries up to the last one, as they came over the wire."""
+    one.send(join={"room": room})
+    one.until("snapshot")
+    return [f["entry"] for f in one.until("entry", lambda e: e["seq"] == last) if "entry" in f]
+
+
+def durable(parleyd, model, data):
+    """Two people and a language model in one room: it hears both, answers when named; after kill -9 the room is the same, byte for byte, also amid an answer."""
+    flags = ["--model", f"tiny={model}", "--data", data, "--http", "127.0.0.1:0"]
+    with Mortal(parleyd, *flags) as parley:
+        ann, bob = Socket(parley, "Ann"), Socket(parley, "Bob")
+        assert ann.welcome["durable"] is True, ann.welcome
+        tokens = ann.welcome["token"], bob.welcome["token"]
+        ann.join("den")
+        bob.join("den")
+        ann.send(invite={"room": "den", "agent": "tiny", "name": "Tiny", "maxTokens": 40, "system": "Be brief."})
+        ann.until("entry", lambda e: e["name"] == "Tiny")
+        ann.say("den", "It rains.", 1)
+        bob.say("den", "It pours.", 1, quickReplies=["yes", "no"])
+        bob.say("den", "Tiny, what do you think?", 2, replyTo=4)
+        frames = ann.until("entry", of("Tiny"))
+        said = frames[-1]["entry"]
+        assert said["kind"] == "ROOM_ENTRY_KIND_SAID" and said["turn"] == 1 and said["text"], said
+        assert all(said["text"].startswith(text) for text in spoken(frames).values())
+        conversation = json.load(urllib.request.urlopen(f"http://{parley.http}/v1/conversations/{said['conversation']}/items?order=asc", timeout=children.PATIENCE))
+        heard = [c["text"] for item in conversation["data"] for c in item["content"]]
+        assert heard[-4:-1] == ["Ann: It rains.", "Bob: It pours.", "Bob: Tiny, what do you think?"], heard
+        assert heard[-1].replace("\0", "?") == said["text"], heard  # this model may say NUL
+        before = log(bob, "den", 7)
+        deletion = urllib.request.Request(f"http://{parley.http}/v1/conversations/{said['conversation']}", method="DELETE")
+        try:  # the room's log needs its words
+            urllib.request.urlopen(deletion, timeout=children.PATIENCE)
+            raise AssertionError("the agent's conversation could be deleted")
+        except urllib.error.HTTPError as error:
+            assert error.code == 422 and "room" in error.read().decode(), error
+    with Mortal(parleyd, *flags) as parley:
+        ann = back(parley, tokens[0])
+        assert log(ann, "den", 7) == before
+        assert ann.say("den", "It rains.", 1) == 4  # once more: it was said
+        bob = back(parley, tokens[1])
+        snapshot = bob.join("den", afterSeq=7)
+        assert snapshot["nextClientSeq"] == 3 and [(m["name"], m.get("kind")) for m in snapshot["members"]] == [
+            ("Ann", "ROOM_KIND_PERSON"), ("Bob", "ROOM_KIND_PERSON"), ("Tiny", "ROOM_KIND_AGENT")], snapshot
+        bob.send(say={"room": "den", "text": "And now, TINY?", "clientSeq": 3})
+        frames = bob.until("piece")  # it is answering
+        seen = spoken(frames)
+    with Mortal(parleyd, *flags) as parley:
+        bob = back(parley, tokens[1])
+        bob.join("den", afterSeq=7)
+        frames = bob.until("entry", of("Tiny"))
+        again = frames[-1]["entry"]
+        assert again["seq"] == 9 and again["turn"] == 2 and all(again["text"].startswith(text) for text in seen.values()), (again, seen)
+        whole = log(bob, "den", 9)
+        assert whole[:7] == before
+        ann = back(parley, tokens[0])
+        ann.join("den", afterSeq=9)
+        bob.send(leave={"room": "den"})
+        bob.until("left")
+        ann.until("entry", lambda e: e["seq"] == 10)
+    with children.Daemon(parleyd, *flags) as parley:
+        ann = back(parley, tokens[0])
+        assert log(ann, "den", 10)[:9] == whole
+        ann.send(leave={"room": "den"})  # the room ends with its last person, and is forgotten
+        ann.until("left")
+        assert ann.join("den")["nextSeq"] <= 2
+        ann.until("entry", lambda e: e["seq"] == 1)
+        ann.send(leave={"room": "den"})
+        ann.until("left")
+        ann.close()
+        try:
+            urllib.request.urlopen(f"http://{parley.http}/v1/conversations/{again['conversation']}", timeout=children.PATIENCE)
+            raise AssertionError("the agent's conversation is still there")
+        except urllib.error.HTTPError as error:
+            assert error.code == 404, error
+
+
 def main():
-    parleyd = sys.argv[1]
+    parleyd, write_tiny_model = sys.argv[1:3]
     with children.Daemon(parleyd, "--http", "127.0.0.1:0") as parley:
         for test in (talk, comes_back, other_wires, by_post, rules, agents, slow, crowd, stops):
             test(parley)
             print(f"{test.__name__}: good", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         apart(parleyd, folder)
+        model = os.path.join(folder, "tiny.gguf")
+        children.run([write_tiny_model, model], check=True)
+        durable(parleyd, model, os.path.join(folder, "data"))
     print("rooms: passed")
 
 

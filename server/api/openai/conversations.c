@@ -203,6 +203,8 @@ static enum status conversation_delete(const struct conversation_target *t, stru
     struct json_writer w;
     struct buf body;
 
+    if (conversation_check_pins(t->conversation, err) != STATUS_OK)
+        return err->status;
     conversation_id_format(&t->conversation->id, id);
     buf_init(&body, ANSWER_MAX_BYTES);
     w = json_writer_begin(&body);

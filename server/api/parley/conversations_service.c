@@ -144,6 +144,8 @@ static enum status close_conversation(struct call *call,
     struct conversation *c;
     enum status rc = conversation_call_find(&c, call, request->conversation, err);
 
+    if (rc == STATUS_OK)
+        rc = conversation_check_pins(c, err);
     if (rc != STATUS_OK)
         return rc;
     log_debug("closed", "conversation=%s turns=%u", request->conversation, c->host.n_turns);

@@ -61,6 +61,7 @@ static bool room_frames_hello(struct room_response *out, struct room_reader *rea
     out->welcome.token = unconst(room_person_token(p));
     out->welcome.name = unconst(room_person_name(p));
     out->welcome.grace_ms = ROOM_GRACE_MS;
+    out->welcome.durable = reader->rooms->keeping.journal != NULL;
     out->message.frame_case = PARLEY__V1__ROOMS_ATTACH_RESPONSE__FRAME_WELCOME;
     out->message.welcome = &out->welcome;
     return true;
@@ -192,7 +193,7 @@ static void write_room_snapshot(struct room_response *out, const struct room_fra
         s->n_members++;
     }
     s->first_seq = room_first_seq(room);
-    s->next_seq = room->next_seq;
+    s->next_seq = room_next_seq(room);
     s->next_client_seq = frame->member->client_seq + 1;
 }
 

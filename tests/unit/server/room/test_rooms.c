@@ -96,7 +96,8 @@ static const char *told(struct room_reader *reader)
         const size_t room = sizeof(out) - n;
 
         if (f.kind == ROOM_FRAME_SNAPSHOT)
-            (void)snprintf(at, room, "snapshot %u..%u;", room_first_seq(f.room), f.room->next_seq);
+            (void)snprintf(at, room, "snapshot %u..%u;", room_first_seq(f.room),
+                           room_next_seq(f.room));
         else if (f.kind == ROOM_FRAME_OUT)
             (void)snprintf(at, room, "out of %s, %s;", f.room_name, f.why);
         else if (f.kind == ROOM_FRAME_ACK)

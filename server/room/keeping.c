@@ -1,0 +1,786 @@
+/* Rooms in the journal. Each room, each of its members and each of its entries is a kept thing of
+ * its own, which is written when it changes, so that a text costs one small transaction; what an
+ * agent has said is kept as its place in the agent's conversation, and not a second time as text.
+ *
+ * Reading: all of it at the start, in three passes, then the conversations that entries name, one
+ * after the other. Failures: an entry that could not be written stays pending, and nobody is told
+ * of it; it is written again, in the same order, until that succeeds. Of an entry whose room is
+ * gone the journal is told to forget it: a kill came between. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/message.h"
+#include "base/alloc.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "server/access/access.h"
+#include "server/conversation/lookup.h"
+#include "server/journal/body_bytes.h"
+#include "server/journal/keeper.h"
+#include "server/room/room_parts.h"
+
+enum { ROOM_BODY_VERSION = 1, ROOM_BODY_BYTES = 8 << 20, ROOM_KEY_BYTES = 256 };
+enum { ROOM_OF_ROOM = 'r', ROOM_OF_MEMBER = 'm', ROOM_OF_ENTRY = 'e' };
+
+struct room_write {
+    struct room *room;
+    struct room_entry *entry; /* NULL: it is not there any more */
+};
+
+bool room_is_kept(const struct room *room)
+{
+    const struct rooms *r = room->rooms;
+
+    return r->keeping.journal != NULL && room->world == NULL && !r->is_ending;
+}
+
+/* --- writing --- */
+
+/* A thing that is written. */
+struct room_thing {
+    struct buf body;
+    struct body_writer w;
+    struct journal_record record;
+    char key[ROOM_KEY_BYTES];
+};
+
+/* what: ROOM_OF_…; rest: the rest of the thing's name, "" of a room. */
+static void room_thing_begin(struct room_thing *t, const struct room *room, int what,
+                             const char *rest)
+{
+    const struct rooms *r = room->rooms;
+    char sum[JOURNAL_SUM_BYTES] = {0};
+
+    (void)snprintf(t->key, sizeof(t->key), "%c/%s%s%s", what, room->name,
+                   rest[0] == '\0' ? "" : "/", rest);
+    t->record = (struct journal_record){
+        .kind = JOURNAL_KEEP,
+        .generation = KEEPER_ROOM,
+        .unix_ms = r->unix_ms(),
+        .principal = r->keeping.principal_name(r->keeping.self, room->principal),
+        .name = t->key,
+    };
+    r->env->random(r->env->self, t->record.conversation, sizeof(t->record.conversation));
+    buf_init(&t->body, ROOM_BODY_BYTES);
+    t->w = (struct body_writer){.out = &t->body};
+    t->w.has_failed = buf_append(&t->body, sum, sizeof(sum)) != STATUS_OK;
+    body_put_u32(&t->w, ROOM_BODY_VERSION);
+    body_put_bytes(&t->w, t->record.conversation, sizeof(t->record.conversation));
+    body_put_text(&t->w, t->record.principal);
+    body_put_text(&t->w, t->key);
+    body_put_u32(&t->w, (uint32_t)what);
+    body_put_text(&t->w, room->name);
+}
+
+/* Ends t. */
+static enum status room_thing_write(struct room_thing *t, const struct room *room,
+                                    journal_done_fn done, void *arg, struct error *err)
+{
+    enum status rc = body_written(&t->w, err);
+
+    if (rc == STATUS_OK) {
+        journal_put_sum(t->body.data, t->body.len);
+        t->record.body = t->body.data;
+        t->record.size_bytes = t->body.len;
+        rc = journal_append(room->rooms->keeping.journal, &t->record, done, arg, err);
+    }
+    buf_deinit(&t->body);
+    return rc;
+}
+
+/* What cannot be forgotten is forgotten by the next process, which finds no room to it. */
+static void room_thing_forget(const struct room *room, int what, const char *rest)
+{
+    struct room_thing t;
+    struct error err;
+
+    room_thing_begin(&t, room, what, rest);
+    buf_deinit(&t.body);
+    t.record.kind = JOURNAL_FORGET;
+    if (journal_append(room->rooms->keeping.journal, &t.record, NULL, NULL, &err) != STATUS_OK)
+        log_warn("room_forget", "error=\"%s\"", err.text);
+}
+
+static const char *room_entry_key(char out[16], uint32_t seq)
+{
+    (void)snprintf(out, 16, "%010u", seq);
+    return out;
+}
+
+void room_forget_entry(const struct room *room, uint32_t seq)
+{
+    char key[16];
+
+    if (room_is_kept(room))
+        room_thing_forget(room, ROOM_OF_ENTRY, room_entry_key(key, seq));
+}
+
+/* A conversation that the room has needed ends with it. */
+static void room_pin_free(struct room *room, struct room_pin *pin)
+{
+    struct rooms *r = room->rooms;
+    struct conversation *c = conversations_get(r->conversations, &pin->id);
+
+    if (!r->is_ending && c != NULL)
+        conversation_close(c, WATCH_CLOSED, "its room has ended");
+    else if (!r->is_ending)
+        conversations_forget(r->conversations, &pin->id);
+    hash_remove(&r->by_pin, &pin->node);
+    free(pin);
+}
+
+/* The room first: what a kill leaves over has no room. */
+void room_forget(struct room *room)
+{
+    struct link *l;
+
+    if (room_is_kept(room) && !room->rooms->is_ending) {
+        room_thing_forget(room, ROOM_OF_ROOM, "");
+        for (l = list_first(&room->log); l != NULL; l = list_next(&room->log, l))
+            room_forget_entry(room, container_of(l, struct room_entry, link)->seq);
+        for (l = list_first(&room->pending); l != NULL; l = list_next(&room->pending, l))
+            room_forget_entry(room, container_of(l, struct room_entry, link)->seq);
+    }
+    while ((l = list_pop(&room->pins)) != NULL)
+        room_pin_free(room, container_of(l, struct room_pin, link));
+}
+
+enum status room_keep(struct room *room, struct error *err)
+{
+    struct room_thing t;
+
+    if (!room_is_kept(room))
+        return STATUS_OK;
+    room_thing_begin(&t, room, ROOM_OF_ROOM, "");
+    body_put_u64(&t.w, room->rooms->unix_ms());
+    return room_thing_write(&t, room, NULL, NULL, err);
+}
+
+static void body_put_agent(struct body_writer *w, const struct room_agent *a)
+{
+    struct room_agent_state state;
+
+    room_agent_state(a, &state);
+    body_put_u32(w, (uint32_t)state.policy);
+    body_put_u32(w, state.every);
+    body_put_u32(w, state.heard);
+    body_put_bytes(w, state.conversation.bytes, sizeof(state.conversation.bytes));
+    body_put_u32(w, state.generation);
+    body_put_u32(w, state.turn);
+    body_put_u32(w, state.hears);
+}
+
+enum status room_keep_member(const struct room_member *m, struct error *err)
+{
+    const struct room_person *p = m->person;
+    struct room_thing t;
+
+    if (!room_is_kept(m->room))
+        return STATUS_OK;
+    room_thing_begin(&t, m->room, ROOM_OF_MEMBER, p->id);
+    body_put_u32(&t.w, (uint32_t)p->kind);
+    body_put_text(&t.w, p->id);
+    body_put_text(&t.w, p->name);
+    body_put_u32(&t.w, m->client_seq);
+    if (p->kind == ROOM_AGENT)
+        body_put_agent(&t.w, p->agent);
+    else
+        body_put_bytes(&t.w, p->proof, sizeof(p->proof));
+    return room_thing_write(&t, m->room, NULL, NULL, err);
+}
+
+static void on_entry_written(void *arg, const struct error *err)
+{
+    struct room_write *write = arg;
+
+    if (write->entry != NULL) {
+        write->entry->write = NULL;
+        room_entry_written(write->room, write->entry, err->status == STATUS_OK);
+    }
+    free(write);
+}
+
+void room_write_leave(struct room_entry *e)
+{
+    if (e->write != NULL)
+        e->write->entry = NULL;
+    e->write = NULL;
+}
+
+/* The words of an agent are in its conversation. */
+static void body_put_entry(struct body_writer *w, const struct room_entry *e)
+{
+    const bool is_elsewhere = e->conversation[0] != '\0';
+
+    body_put_u32(w, e->seq);
+    body_put_u32(w, (uint32_t)e->kind);
+    body_put_u32(w, (uint32_t)e->from_kind);
+    body_put_u64(w, e->unix_ms);
+    body_put_text(w, e->from);
+    body_put_text(w, e->name);
+    body_put_u32(w, e->client_seq);
+    body_put_u32(w, e->reply_to);
+    body_put_text(w, is_elsewhere ? "" : e->text);
+    body_put_u32(w, (uint32_t)e->n_quick_replies);
+    for (size_t i = 0; i < e->n_quick_replies; i++)
+        body_put_text(w, e->quick_replies[i]);
+    body_put_text(w, e->conversation);
+    if (!is_elsewhere)
+        return;
+    body_put_u32(w, e->generation);
+    body_put_u32(w, e->turn);
+    body_put_text(w, e->finish_reason);
+}
+
+static struct room_member *room_member_of(const struct room *room, const char *id)
+{
+    for (struct link *l = list_first(&room->members); l != NULL; l = list_next(&room->members, l)) {
+        struct room_member *m = container_of(l, struct room_member, link);
+
+        if (strcmp(m->person->id, id) == 0)
+            return m;
+    }
+    return NULL;
+}
+
+enum status room_keep_entry(struct room *room, struct room_entry *e, struct error *err)
+{
+    const struct room_member *m = room_member_of(room, e->from);
+    struct journal *j = room->rooms->keeping.journal;
+    struct room_write *write;
+    struct room_thing t;
+    char key[16];
+    enum status rc = STATUS_OK;
+
+    write = try_alloc(1, sizeof(*write));
+    if (write == NULL)
+        return error_no_memory(err, sizeof(*write), "an entry that is written");
+    write->room = room;
+    write->entry = e;
+    journal_hold(j);
+    if (m != NULL && e->kind != ROOM_LEFT)
+        rc = room_keep_member(m, err);
+    if (rc == STATUS_OK) {
+        room_thing_begin(&t, room, ROOM_OF_ENTRY, room_entry_key(key, e->seq));
+        body_put_entry(&t.w, e);
+        rc = room_thing_write(&t, room, on_entry_written, write, err);
+    }
+    if (rc == STATUS_OK && e->kind == ROOM_LEFT && m == NULL)
+        room_thing_forget(room, ROOM_OF_MEMBER, e->from);
+    journal_release(j);
+    if (rc == STATUS_OK)
+        e->write = write;
+    else
+        free(write);
+    return rc;
+}
+
+/* In their order; the next failure stops it. */
+static bool room_keep_again(struct room *room)
+{
+    struct error err;
+
+    for (struct link *l = list_first(&room->pending); l != NULL; l = list_next(&room->pending, l)) {
+        struct room_entry *e = container_of(l, struct room_entry, link);
+
+        if (e->is_durable || e->write != NULL)
+            continue;
+        if (room_keep_entry(room, e, &err) != STATUS_OK)
+            return false;
+    }
+    return true;
+}
+
+void rooms_keep_again(struct rooms *r)
+{
+    struct link *l = list_first(&r->failing), *next;
+
+    for (; l != NULL; l = next) {
+        struct room *room = container_of(l, struct room, failing);
+
+        next = list_next(&r->failing, l);
+        if (!room_keep_again(room))
+            continue;
+        list_remove(&room->failing);
+        room->is_failing = false;
+    }
+}
+
+/* --- pins --- */
+
+static uint64_t room_pin_hash(const struct rooms *r, const struct conversation_id *id)
+{
+    return hash_bytes(&r->by_pin, 0, id->bytes, sizeof(id->bytes));
+}
+
+static bool room_has_pin(const struct room *room, const struct conversation_id *id)
+{
+    for (struct link *l = list_first(&room->pins); l != NULL; l = list_next(&room->pins, l))
+        if (memcmp(&container_of(l, struct room_pin, link)->id, id, sizeof(*id)) == 0)
+            return true;
+    return false;
+}
+
+enum status room_pin_add(struct room *room, const struct conversation_id *id, struct error *err)
+{
+    struct room_pin *pin;
+
+    if (room_has_pin(room, id))
+        return STATUS_OK;
+    pin = try_alloc(1, sizeof(*pin));
+    if (pin == NULL)
+        return error_no_memory(err, sizeof(*pin), "a conversation of a room");
+    pin->id = *id;
+    hash_add(&room->rooms->by_pin, &pin->node, room_pin_hash(room->rooms, id));
+    list_push(&room->pins, &pin->link);
+    return STATUS_OK;
+}
+
+/* --- reading --- */
+
+struct rooms_restore {
+    struct rooms *rooms;
+    struct journal_wait wait;
+    struct lookup lookup;
+    bool is_looking;
+    struct list pins; /* of struct restored_pin: conversations to be read */
+};
+
+struct restored_pin {
+    struct link link;
+    struct room *room;
+    struct conversation_id id;
+    bool is_asked;
+};
+
+enum status rooms_are_ready(const struct rooms *r, struct error *err)
+{
+    if (r->restore == NULL)
+        return STATUS_OK;
+    (void)error_set(err, STATUS_UNAVAILABLE, "the stored rooms are being read: come again");
+    err->retry_after_ms = 100;
+    return STATUS_UNAVAILABLE;
+}
+
+/* Begins to read what the journal says of a thing. Whether it is one of these. */
+static bool restored_begin(struct body_reader *out, const struct rooms *r,
+                           const struct journal_event *e, int what, struct arena *arena,
+                           const struct principal **ret_owner, const char **ret_room)
+{
+    size_t len;
+
+    if (!journal_sum_is_right(e->body, e->size_bytes))
+        return false;
+    *out = body_begin(e->body + JOURNAL_SUM_BYTES, e->size_bytes - JOURNAL_SUM_BYTES,
+                      ROOM_BODY_VERSION, arena);
+    (void)body_take_bytes(out, &len);
+    *ret_owner = r->keeping.find_principal(r->keeping.self, body_take_text(out));
+    (void)body_take_text(out);
+    if (body_take_u32(out) != (uint32_t)what)
+        return false;
+    *ret_room = body_take_text(out);
+    return *ret_owner != NULL;
+}
+
+static enum status restore_room(struct rooms *r, struct body_reader *body, uint32_t principal,
+                                const char *name, struct error *err)
+{
+    struct room *room;
+
+    (void)body_take_u64(body);
+    if (body_end(body, err) != STATUS_OK)
+        return err->status;
+    return rooms_find(r, principal, name) != NULL ? STATUS_OK
+                                                  : room_open(&room, r, principal, name, err);
+}
+
+static enum status restore_agent(struct room *room, struct body_reader *body, const char *id,
+                                 const char *name, struct error *err)
+{
+    struct room_agent_state state = {.policy =
+                                         (enum room_policy)body_take_up_to(body, ROOM_WHEN_ASKED)};
+    const void *conversation;
+    size_t len;
+
+    state.every = body_take_u32(body);
+    state.heard = body_take_u32(body);
+    conversation = body_take_bytes(body, &len);
+    state.generation = body_take_u32(body);
+    state.turn = body_take_u32(body);
+    state.hears = body_take_u32(body);
+    if (body_end(body, err) != STATUS_OK)
+        return err->status;
+    if (len != sizeof(state.conversation.bytes))
+        return error_set(err, STATUS_DATA_LOSS, "a stored agent has no conversation");
+    memcpy(state.conversation.bytes, conversation, len);
+    return room_agent_restore(room, id, name, &state, err);
+}
+
+static enum status restore_member(struct room *room, struct body_reader *body, struct error *err)
+{
+    const enum room_kind kind = (enum room_kind)body_take_up_to(body, ROOM_AGENT);
+    const char *id = body_take_text(body), *name = body_take_text(body);
+    const uint32_t client_seq = body_take_u32(body);
+    struct room_person *p = NULL;
+    struct room_member *m;
+    const void *proof;
+    size_t len;
+
+    if (strlen(id) != ROOM_ID_CHARS || room_person_name_check(name, err) != STATUS_OK)
+        return error_set(err, STATUS_DATA_LOSS, "a stored member has no id or name");
+    if (kind == ROOM_AGENT)
+        return restore_agent(room, body, id, name, err);
+    proof = body_take_bytes(body, &len);
+    if (body_end(body, err) != STATUS_OK)
+        return err->status;
+    if (len != SHA256_BYTES)
+        return error_set(err, STATUS_DATA_LOSS, "a stored member has no token");
+    if (room_person_restore(&p, room->rooms, room->principal, id, name, proof, err) != STATUS_OK ||
+        room_member_restore(&m, room, p, err) != STATUS_OK)
+        return err->status;
+    m->client_seq = client_seq;
+    return STATUS_OK;
+}
+
+static const char *restored_finish(const char *name)
+{
+    for (int f = 0; f <= FINISH_WORKER_LOST; f++)
+        if (strcmp(finish_name((enum finish)f), name) == 0)
+            return finish_name((enum finish)f);
+    return "";
+}
+
+static const char *restored_word(enum room_entry_kind kind, const char *text)
+{
+    static const char *const words[] = {"left", "gone", "dismissed"};
+
+    for (size_t i = 0; kind == ROOM_LEFT && i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(words[i], text) == 0)
+            return words[i];
+    return NULL;
+}
+
+/* What is read of an entry. */
+struct restored_entry {
+    struct room_person from;
+    struct room_entry head; /* its numbers and names */
+    struct room_said said;
+};
+
+static enum status restored_entry_read(struct restored_entry *out, struct body_reader *body,
+                                       struct error *err)
+{
+    struct room_entry *e = &out->head;
+    const char **quick;
+
+    e->seq = body_take_u32(body);
+    e->kind = (enum room_entry_kind)body_take_up_to(body, ROOM_FAILED);
+    e->from_kind = (enum room_kind)body_take_up_to(body, ROOM_WORLD);
+    e->unix_ms = body_take_u64(body);
+    (void)snprintf(out->from.id, sizeof(out->from.id), "%s", body_take_text(body));
+    (void)snprintf(out->from.name, sizeof(out->from.name), "%s", body_take_text(body));
+    out->from.kind = e->from_kind;
+    out->said.client_seq = body_take_u32(body);
+    out->said.reply_to = body_take_u32(body);
+    out->said.text = body_take_text(body);
+    out->said.n_quick_replies = body_take_up_to(body, ROOM_MAX_QUICK_REPLIES);
+    quick = body_take_array(body, out->said.n_quick_replies, sizeof(quick[0]), 8);
+    for (size_t i = 0; quick != NULL && i < out->said.n_quick_replies; i++)
+        quick[i] = body_take_text(body);
+    out->said.quick_replies = quick;
+    (void)snprintf(e->conversation, sizeof(e->conversation), "%s", body_take_text(body));
+    if (e->conversation[0] != '\0') {
+        e->generation = body_take_u32(body);
+        e->turn = body_take_u32(body);
+        e->finish_reason = restored_finish(body_take_text(body));
+    }
+    return body_end(body, err);
+}
+
+static enum status restored_entry_make(struct room_entry **out, struct room *room,
+                                       const struct restored_entry *of, struct error *err)
+{
+    const bool is_world = of->head.from_kind == ROOM_WORLD;
+    const char *word = restored_word(of->head.kind, of->said.text);
+    struct room_entry *e;
+
+    if (room_entry_make(&e, room, is_world ? NULL : &of->from, of->head.kind, &of->said, err) !=
+        STATUS_OK)
+        return err->status;
+    if (word != NULL)
+        e->text = word;
+    e->seq = of->head.seq;
+    e->unix_ms = of->head.unix_ms;
+    memcpy(e->conversation, of->head.conversation, sizeof(e->conversation));
+    e->generation = of->head.generation;
+    e->turn = of->head.turn;
+    e->finish_reason = of->head.finish_reason;
+    e->is_durable = true;
+    *out = e;
+    return STATUS_OK;
+}
+
+static enum status restore_entry(struct room *room, struct body_reader *body, struct error *err)
+{
+    struct restored_entry of = {.from.kind = ROOM_PERSON};
+    struct conversation_id id;
+    struct room_entry *e;
+
+    if (restored_entry_read(&of, body, err) != STATUS_OK ||
+        restored_entry_make(&e, room, &of, err) != STATUS_OK)
+        return err->status;
+    room_log_insert(room, e);
+    return conversation_id_parse(&id, e->conversation) ? room_pin_add(room, &id, err) : STATUS_OK;
+}
+
+static enum status restore_thing(struct rooms *r, const struct journal_event *e, int what,
+                                 struct error *err)
+{
+    const struct principal *owner;
+    struct body_reader body;
+    const char *name;
+    struct arena arena;
+    struct room *room;
+    enum status rc = STATUS_OK;
+
+    arena_init(&arena, ROOM_BODY_BYTES);
+    if (restored_begin(&body, r, e, what, &arena, &owner, &name)) {
+        room = rooms_find(r, owner->id, name);
+        if (what == ROOM_OF_ROOM)
+            rc = restore_room(r, &body, owner->id, name, err);
+        else if (room != NULL)
+            rc = what == ROOM_OF_MEMBER ? restore_member(room, &body, err)
+                                        : restore_entry(room, &body, err);
+    }
+    arena_deinit(&arena);
+    return rc;
+}
+
+static void restore_pass(struct rooms *r, const struct journal_found *found, int what)
+{
+    struct error err;
+
+    for (struct link *l = list_first(&found->events); l != NULL; l = list_next(&found->events, l))
+        if (restore_thing(r, container_of(l, struct journal_event, link), what, &err) != STATUS_OK)
+            log_error("restore", "room error=\"%s\"", err.text);
+}
+
+/* --- what agents have said --- */
+
+/* The entries that a conversation has the words of get them. */
+static void restore_words(struct room *room, const struct conversation *c)
+{
+    struct link *l = list_first(&room->log), *next;
+    char id[CONVERSATION_ID_CHARS];
+
+    conversation_id_format(&c->id, id);
+    for (; l != NULL; l = next) {
+        struct room_entry *e = container_of(l, struct room_entry, link), *with;
+        struct restored_entry of = {.from.kind = e->from_kind, .head = *e};
+        const struct completed_turn *turn;
+        struct error err;
+        char *words;
+
+        next = list_next(&room->log, l);
+        if (strcmp(e->conversation, id) != 0)
+            continue;
+        turn = completed_turn_find(c->host.newest, e->turn);
+        if (turn == NULL || e->generation != c->host.generation)
+            continue;
+        memcpy(of.from.id, e->from, sizeof(of.from.id));
+        memcpy(of.from.name, e->name, sizeof(of.from.name));
+        words = try_strndup(turn->text, turn->len);
+        if (words == NULL)
+            continue;
+        room_words_end_nowhere(words, turn->len);
+        of.said = (struct room_said){.text = words};
+        if (restored_entry_make(&with, room, &of, &err) != STATUS_OK)
+            with = NULL;
+        free(words);
+        if (with == NULL) {
+            log_error("restore", "room error=\"%s\"", err.text);
+            continue;
+        }
+        list_insert_before(&e->link, &with->link);
+        list_remove(&e->link);
+        room_entry_free(e, room->rooms, room->principal);
+    }
+}
+
+static void restore_next(struct rooms_restore *restore);
+
+static void on_pin_found(struct lookup *l, const struct error *err)
+{
+    struct rooms_restore *restore = container_of(l, struct rooms_restore, lookup);
+
+    restore->is_looking = false;
+    if (err->status != STATUS_OK)
+        log_error("restore", "room error=\"%s\"", err->text);
+    restore_next(restore);
+}
+
+static void restore_go_on(struct room *room)
+{
+    struct link *l = list_first(&room->members), *next;
+
+    for (; l != NULL; l = next) {
+        struct room_member *m = container_of(l, struct room_member, link);
+
+        next = list_next(&room->members, l);
+        if (m->person->kind == ROOM_AGENT)
+            room_agent_go_on(m->person->agent);
+    }
+    room_close_if_empty(room); /* the last entry, and not the end of the room, was written */
+}
+
+static void restore_end(struct rooms_restore *restore)
+{
+    struct rooms *r = restore->rooms;
+    struct hash_node *n, *next;
+    size_t n_rooms = r->by_name.n;
+
+    r->restore = NULL;
+    free(restore);
+    for (n = hash_each(&r->by_name, NULL); n != NULL; n = next) {
+        next = hash_each(&r->by_name, n);
+        restore_go_on(container_of(n, struct room, node));
+    }
+    if (n_rooms > 0)
+        log_info("restored", "rooms=%zu", n_rooms);
+}
+
+/* Reads the conversations of the pins, one after the other. */
+static void restore_next(struct rooms_restore *restore)
+{
+    struct rooms *r = restore->rooms;
+    char text[CONVERSATION_ID_CHARS];
+    struct link *l;
+
+    while ((l = list_first(&restore->pins)) != NULL) {
+        struct restored_pin *pin = container_of(l, struct restored_pin, link);
+        const struct conversation *c = conversations_get(r->conversations, &pin->id);
+
+        if (c == NULL && !pin->is_asked) {
+            pin->is_asked = true;
+            conversation_id_format(&pin->id, text);
+            if (lookup_begin(&restore->lookup, r->conversations, JOURNAL_BY_ID, LOOKUP_HERE,
+                             pin->room->principal, text, on_pin_found)) {
+                restore->is_looking = true;
+                return;
+            }
+        }
+        if (c != NULL)
+            restore_words(pin->room, c);
+        list_remove(&pin->link);
+        free(pin);
+    }
+    restore_end(restore);
+}
+
+static void restore_pins(struct rooms_restore *restore, struct room *room)
+{
+    for (struct link *l = list_first(&room->pins); l != NULL; l = list_next(&room->pins, l)) {
+        struct restored_pin *pin = xalloc(sizeof(*pin));
+
+        *pin =
+            (struct restored_pin){.room = room, .id = container_of(l, struct room_pin, link)->id};
+        list_push(&restore->pins, &pin->link);
+    }
+}
+
+/* A kill may have come before the first entry, or behind the last member. */
+static void restore_begin_room(struct rooms_restore *restore, struct room *room)
+{
+    while (room->n_entries > ROOM_MAX_ENTRIES)
+        room_drop_oldest(room);
+    restore_pins(restore, room);
+}
+
+/* Entries and members whose room is gone. */
+static void restore_forget(struct rooms *r, const struct journal_event *e)
+{
+    const int whats[] = {ROOM_OF_MEMBER, ROOM_OF_ENTRY};
+    const struct principal *owner;
+    struct body_reader body;
+    struct arena arena;
+    const char *name;
+
+    for (size_t i = 0; i < 2; i++) {
+        struct journal_record record = {.kind = JOURNAL_FORGET, .generation = KEEPER_ROOM};
+        struct error err;
+        size_t len;
+
+        arena_init(&arena, ROOM_BODY_BYTES);
+        if (restored_begin(&body, r, e, whats[i], &arena, &owner, &name) &&
+            rooms_find(r, owner->id, name) == NULL) {
+            body = body_begin(e->body + JOURNAL_SUM_BYTES, e->size_bytes - JOURNAL_SUM_BYTES,
+                              ROOM_BODY_VERSION, &arena);
+            (void)body_take_bytes(&body, &len);
+            record.principal = body_take_text(&body);
+            record.name = body_take_text(&body);
+            if (journal_append(r->keeping.journal, &record, NULL, NULL, &err) != STATUS_OK)
+                log_warn("room_forget", "error=\"%s\"", err.text);
+        }
+        arena_deinit(&arena);
+    }
+}
+
+static void on_rooms_found(void *arg, struct journal_found *found, const struct error *err)
+{
+    struct rooms_restore *restore = arg;
+    struct rooms *r = restore->rooms;
+    struct hash_node *n;
+
+    if (err->status != STATUS_OK) { /* hello stays UNAVAILABLE: what there is, is not known */
+        log_error("restore", "room error=\"%s\"", err->text);
+        return;
+    }
+    restore_pass(r, found, ROOM_OF_ROOM);
+    restore_pass(r, found, ROOM_OF_MEMBER);
+    restore_pass(r, found, ROOM_OF_ENTRY);
+    for (struct link *l = list_first(&found->events); l != NULL; l = list_next(&found->events, l))
+        restore_forget(r, container_of(l, struct journal_event, link));
+    for (n = hash_each(&r->by_name, NULL); n != NULL; n = hash_each(&r->by_name, n))
+        restore_begin_room(restore, container_of(n, struct room, node));
+    restore_next(restore);
+}
+
+void rooms_keep(struct rooms *r, const struct rooms_keeping *keeping)
+{
+    const struct journal_query q = {.by = JOURNAL_KEPT, .number = KEEPER_ROOM};
+
+    r->keeping = *keeping;
+    if (keeping->journal == NULL)
+        return;
+    r->restore = xalloc(sizeof(*r->restore));
+    *r->restore = (struct rooms_restore){.rooms = r};
+    list_init(&r->restore->pins);
+    journal_read(keeping->journal, &r->restore->wait, &q, on_rooms_found, r->restore);
+}
+
+void rooms_restore_leave(struct rooms *r)
+{
+    struct rooms_restore *restore = r->restore;
+    struct link *l;
+
+    if (restore == NULL)
+        return;
+    journal_leave(&restore->wait);
+    if (restore->is_looking)
+        lookup_leave(&restore->lookup);
+    while ((l = list_pop(&restore->pins)) != NULL)
+        free(container_of(l, struct restored_pin, link));
+    r->restore = NULL;
+    free(restore);
+}
+
+bool rooms_pin(const void *rooms, const struct conversation_id *id)
+{
+    const struct rooms *r = rooms;
+    struct hash_node *n = hash_first(&r->by_pin, room_pin_hash(r, id));
+
+    while (n != NULL && memcmp(&container_of(n, struct room_pin, node)->id, id, sizeof(*id)) != 0)
+        n = hash_next(n);
+    return n != NULL || r->restore != NULL; /* nobody knows yet */
+}
