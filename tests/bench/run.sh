@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|schema-pairs|real-schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|idle|starspace|preprocess|dynamic-batching|env|agents|baselines|coding-agents|optim|rpc|gym|work|long-session|kv-disk|durable|verify]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|schema-pairs|real-schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|rooms|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|idle|starspace|preprocess|dynamic-batching|env|agents|baselines|coding-agents|optim|rpc|gym|work|long-session|kv-disk|durable|verify]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--files FILE,…] [--reference FILE] [--out FOLDER]
@@ -130,6 +130,7 @@ for what; do
         rm -r "$data"
         [ $status = 0 ] || exit $status
         ;;
+    rooms) python3 "$here/rooms.py" "$build" "$model" ;;
     http) python3 "$here/bench_http.py" "$build" "$model" ;;
     clients) python3 "$here/../clients/run.py" "$build" "$model" ;;
     load_tools) python3 "$here/load_tools.py" "$build" "$model" ;;
