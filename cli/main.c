@@ -42,8 +42,9 @@ static const struct verb verbs[] = {
     {"run a server", "", "", NULL},
     {"status", "[OPTION]…", "Show the server's state: conversations, memory, batches, KV pages.",
      status_run},
-    {"models", "[list DIR] [OPTION]…",
-     "List the server's models, or the model files of a folder without a server.",
+    {"models", "[list DIR | rm NAME…] [OPTION]…",
+     "List the server's models, or a folder's without a server; rm removes models from the hub's "
+     "cache.",
      models_or_files_run},
     {"pull", "hf:OWNER/REPO[:QUANT]… [OPTION]…",
      "Fetch a model of the Hugging Face hub into its cache; needs no server.", pull_verb_run},

@@ -124,6 +124,20 @@ static enum status check_index(const struct hub_files *f, const char *snapshot, 
     return rc;
 }
 
+enum status hub_cache_choose(struct hub_files *out, const char *folder, const char *part,
+                             struct error *err)
+{
+    char commit[HUB_COMMIT_CHARS + 1], *snapshot;
+    const char *file;
+
+    if (!read_main(commit, folder))
+        return error_set(err, STATUS_NOT_FOUND, "nothing of it is there");
+    snapshot = hub_path("%s/snapshots/%s", folder, commit);
+    list_files(out, snapshot, "", 0);
+    free(snapshot);
+    return hub_files_choose(out, part, &file, err);
+}
+
 static enum status hub_cache_find_in(char **out, const char *folder, const char *part,
                                      struct error *err)
 {

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 
+struct hub_files;
 struct model_name;
 
 enum { HUB_COMMIT_CHARS = 40 };
@@ -24,5 +25,10 @@ enum status hub_cache_folder(char **out, const struct model_name *name,
 /* The path of a model that the cache holds whole, for the caller to free: of a file, or of the
  * snapshot's folder. NOT_FOUND says what is missing. */
 enum status hub_cache_find(char **out, const struct model_name *name, struct error *err) MUST_CHECK;
+
+/* Lists the files of the snapshot that refs/main names, and chooses those of part
+ * (hub_files_choose). *out is {0}, and the caller deinits it also after a failure. */
+enum status hub_cache_choose(struct hub_files *out, const char *folder, const char *part,
+                             struct error *err) MUST_CHECK;
 
 #endif

@@ -245,6 +245,37 @@ def fails(parley, cache):
     pull(parley, "hf:o/r", code=1, says=f"hf:o/r: {hub.url} does not answer: ")
 
 
+def removes(parley, cache):
+    """What is removed is gone from all snapshots, and nothing else is; not while a program fetches it."""
+    def remove(*names, code=0, says=""):
+        result = children.run([parley, "models", "rm", *names], capture_output=True, text=True)
+        assert result.returncode == code and says in result.stdout + result.stderr, (names, result.returncode, result.stdout, result.stderr)
+
+    one, two, both = os.urandom(3_000_000), os.urandom(200_000), b"shared" * 40_000
+    files = {"m-Q8_0.gguf": one, "m-Q4_K_M.gguf": two, "x/m-Q6_K.gguf": both, "copy/m-Q5_K.gguf": both}
+    os.environ["HF_HUB_CACHE"] = str(cache)
+    with Hub({"o/gone": files}) as hub:
+        os.environ["HF_ENDPOINT"] = hub.url
+        pull(parley, *(f"hf:o/gone:{name}" for name in files))
+        hub.commits["o/gone"] = "e" * 40
+        pull(parley, *(f"hf:o/gone:{name}" for name in files))  # a second snapshot, of the same blobs
+    folder, blob = cache / "models--o--gone", cache / "models--o--gone/blobs" / File(one).sha256
+    with open(cache / ".locks/models--o--gone" / f"{blob.name}.lock", "w", encoding="utf-8") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        remove("hf:o/gone:Q8_0", code=1, says="hf:o/gone: a program fetches it: end that first")
+    remove("hf:o/gone:Q2_K", code=1, says="there is no Q2_K; there are: ")
+    remove("hf:o/gone:Q8_0", says="hf:o/gone:Q8_0: removed 3.0 MB")
+    assert not blob.exists() and not list(folder.rglob("m-Q8_0.gguf"))
+    is_whole(cache, "o/gone", {name: data for name, data in files.items() if name != "m-Q8_0.gguf"})
+    remove("hf:o/gone:Q6_K", says="removed 0.0 MB")  # another file has the same bytes
+    assert not list(folder.rglob("x")) and len(list(folder.rglob("m-Q5_K.gguf"))) == 2
+    remove("hf:o/gone:Q5_K", "hf:o/gone:Q4_K_M")
+    assert not folder.exists()
+    remove("hf:o/gone", code=1, says="nothing of it is in the hub's cache")
+    remove("hf:../x", code=2, says="is no name of the hub")
+    remove("ollama:m", code=2, says="'ollama rm m' removes it")
+
+
 def at_start(parleyd, tiny, cache):
     """A start fetches what the cache lacks, unless it may not; what the cache has is not asked for."""
     with Hub({"o/start-GGUF": {"m.gguf": tiny.read_bytes()}}) as hub:
@@ -350,6 +381,7 @@ def main():
         fetches(parley, parleyd, tiny, root / "hub")
         resumes(parley, root / "hub")
         fails(parley, root / "hub")
+        removes(parley, root / "hub")
         at_start(parleyd, tiny, root / "hub")
         through_a_server(parleyd, parley, tiny, root / "hub", root)
 

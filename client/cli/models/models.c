@@ -4,6 +4,7 @@
 #include "cli/output/out.h"
 #include "cli/output/table.h"
 #include "client/cli/connection.h"
+#include "client/cli/models/remove.h"
 #include "client/cli/output/message_json.h"
 #include "client/cli/verbs.h"
 #include "parley/v1/models.pb-c.h"
@@ -66,11 +67,14 @@ enum exit_code models_run(const struct verb *verb, int argc, char **argv, models
     enum exit_code code;
     int first;
 
-    if (!options_read(verb, groups, 1, argc, argv, 0, 2, &first, &code))
+    if (!options_read(verb, groups, 1, argc, argv, 0, 100, &first, &code))
         return code;
+    if (argc - first > 1 && strcmp(argv[first], "rm") == 0)
+        return models_remove(argv + first + 1, argc - first - 1);
     if (first < argc && (strcmp(argv[first], "list") != 0 || argc - first != 2))
         return options_misuse(
-            verb, "'%s' is not an argument of models, which takes none or 'list DIR'", argv[first]);
+            verb, "'%s' is not an argument of models, which takes none, 'list DIR' or 'rm NAME'",
+            argv[first]);
     if (first < argc)
         return list_files(argv[first + 1], connection.is_json);
     channel = connection_open(&connection);
