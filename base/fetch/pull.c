@@ -18,6 +18,7 @@
 #include "base/fetch/hub_cache_write.h"
 #include "base/fetch/hub_files.h"
 #include "base/fetch/hub_list.h"
+#include "base/fetch/hub_path.h"
 #include "base/fetch/retry.h"
 #include "base/fetch/transfers.h"
 
@@ -247,6 +248,16 @@ static enum status pull_choose(struct pull *p, struct error *err)
     return STATUS_OK;
 }
 
+/* A repository without snapshots is an error to the hub's programs. */
+static enum status pull_make_snapshot(const struct pull *p, struct error *err)
+{
+    char *path = hub_path("%s/snapshots/%s/", p->folder, p->commit);
+    enum status rc = hub_cache_make_folders(path, err);
+
+    free(path);
+    return rc;
+}
+
 static enum transfer_verdict on_list_data(void *arg, const void *data, size_t len)
 {
     struct pull *p = arg;
@@ -264,7 +275,8 @@ static void on_list_end(void *arg, const struct web_transfer *t, const struct er
     uint64_t delay_ms;
 
     p->listing = NULL;
-    if (err->status == STATUS_OK && pull_choose(p, &why) == STATUS_OK) {
+    if (err->status == STATUS_OK && pull_choose(p, &why) == STATUS_OK &&
+        pull_make_snapshot(p, &why) == STATUS_OK) {
         pull_next_file(p);
         return;
     }
