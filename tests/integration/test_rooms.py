@@ -89,6 +89,12 @@ class Socket:
             if kind in seen[-1] and holds(seen[-1][kind]):
                 return seen
 
+    def until_close(self):
+        frame = self.read()
+        while isinstance(frame, dict):
+            frame = self.read()
+        return frame
+
     def join(self, room, **more):
         self.send(join={"room": room, **more})
         return self.expect("snapshot")
@@ -382,6 +388,13 @@ def stops(parley):
     assert parley.process.wait(children.PATIENCE) == 0
 
 
+def by_grpc(parley, key):
+    """What an Attach over gRPC with this key answers, and the queue of what it sends."""
+    sent = queue.SimpleQueue()
+    metadata = [] if key is None else [("authorization", f"Bearer {key}")]
+    return rooms.RoomsStub(grpc.insecure_channel(parley.address)).Attach(iter(sent.get, None), metadata=metadata), sent
+
+
 def apart(parleyd, folder):
     """With keys, a room belongs to a principal; the key comes in hello, and a wrong one is refused with a code."""
     path, keys = os.path.join(folder, "keys"), {}
@@ -402,6 +415,17 @@ def apart(parleyd, folder):
         s = Socket(parley)
         s.send(hello={"token": ann.welcome["token"], "key": keys["bob"]})  # ann's token is nothing to bob
         assert s.expect("error")["code"] == "NOT_FOUND" and s.read()[0] == 4003
+        anna, sent = by_grpc(parley, keys["ann"])
+        sent.put(pb.RoomsAttachRequest(hello=pb.RoomHello(name="anna")))
+        sent.put(pb.RoomsAttachRequest(join=pb.RoomJoin(room="den")))
+        assert next(anna).welcome.name == "anna" and [m.name for m in next(anna).snapshot.members] == ["ann", "anna"]
+        ann.until("entry", lambda e: e["seq"] == 2)
+        for key in None, "wrong":
+            try:
+                list(by_grpc(parley, key)[0])
+                raise SystemExit(f"the key {key} was taken")
+            except grpc.RpcError as e:
+                assert e.code() == grpc.StatusCode.UNAUTHENTICATED, e
         with open(path, "r+", encoding="utf-8") as file:  # ann's key is revoked
             lines = file.readlines()
             file.seek(0)
@@ -409,9 +433,15 @@ def apart(parleyd, folder):
             file.writelines(line for line in lines if "ann" not in line)
         parley.process.send_signal(signal.SIGHUP)
         children.until("the reload", lambda: any("info reloaded" in line for line in list(parley.said)))
-        ann.until("entry")
         ann.send(say={"room": "den", "text": "still there?"})
-        assert ann.read()[0] == 4003
+        assert ann.until_close()[0] == 4003
+        sent.put(pb.RoomsAttachRequest(say=pb.RoomSay(room="den", text="and here?", client_seq=1)))
+        try:
+            for _ in anna:
+                pass
+            raise SystemExit("a stream whose key is revoked went on")
+        except grpc.RpcError as e:
+            assert e.code() == grpc.StatusCode.UNAUTHENTICATED, e
         assert bob.say("den", "here", 1) == 2
 
 
