@@ -666,6 +666,7 @@ enum status lm_prepare(struct clone *base, struct agent_turn *turn, struct error
 {
     struct lm *m = lm_observe_lm_of(container_of(base, struct lm_clone, base));
     struct lm_turn *t = turn->row.turn;
+    bool is_reading; /* the reads, which observe began, may have ended meanwhile */
     enum status rc = STATUS_OK;
 
     t->agent_turn = turn;
@@ -674,9 +675,8 @@ enum status lm_prepare(struct clone *base, struct agent_turn *turn, struct error
         rc = prepare_constraint(m, base, turn, err);
     if (rc != STATUS_OK)
         return rc;
-    if (turn->wants_preparing)
-        lm_disk_wait(&m->cache.disk, &t->reading);
-    turn->is_preparing = t->waits_for_grammar || turn->wants_preparing;
+    is_reading = turn->wants_preparing && lm_disk_wait(&m->cache.disk, &t->reading);
+    turn->is_preparing = t->waits_for_grammar || is_reading;
     return STATUS_OK;
 }
 

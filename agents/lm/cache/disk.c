@@ -253,10 +253,13 @@ void lm_disk_count_misses(struct lm_disk *d, int32_t parent, uint64_t salt, cons
     }
 }
 
-void lm_disk_wait(struct lm_disk *d, struct lm_disk_waiter *w)
+bool lm_disk_wait(struct lm_disk *d, struct lm_disk_waiter *w)
 {
     w->until = kv_disk_n_begun(d->store);
+    if (w->until == kv_disk_n_ended(d->store))
+        return false; /* nothing would call it */
     list_push(&d->waiters, &w->link);
+    return true;
 }
 
 void lm_disk_woken(struct lm_disk *d)

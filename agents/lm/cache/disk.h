@@ -88,8 +88,9 @@ bool lm_disk_read_ahead(struct lm_disk *d, int32_t parent, uint64_t salt, const 
 void lm_disk_count_misses(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids,
                           size_t n_pages);
 
-/* Calls w->ready, on the loop, once all reads that have begun have ended. */
-void lm_disk_wait(struct lm_disk *d, struct lm_disk_waiter *w);
+/* Calls w->ready, on the loop, once all reads that have begun have ended. False: they have, and it
+ * is not called. */
+bool lm_disk_wait(struct lm_disk *d, struct lm_disk_waiter *w) MUST_CHECK;
 /* The store has called wake. */
 void lm_disk_woken(struct lm_disk *d);
 /* The step that carried what was taken has ended. */

@@ -345,6 +345,42 @@ START_TEST(reads_may_be_given_up)
 }
 END_TEST
 
+/* A turn that is prepared after its reads have ended, as one of a kept conversation may be, does
+ * not wait for them. */
+START_TEST(reads_that_ended_are_not_waited_for)
+{
+    const struct setting s = {"cpu", KV_F32, PLENTY, 256, false, 0};
+    struct agent *a;
+    struct clone *c;
+    struct said said;
+    struct sampling how;
+    struct drive d;
+    char text[TEXT];
+
+    names = three;
+    sampling_init(&how);
+    a = open_agent(&s);
+    long_text(text, "Read this.");
+    ask(a, 0, text, &s, &said);
+    agent_unref(a);
+    for (int i = 0; i < 2; i++) {
+        a = open_agent(&s);
+        c = open_clone(a, 0);
+        ck_assert_int_eq(drive_begin(&d, c, text, &how, &err), STATUS_OK);
+        ck_assert(d.turn.wants_preparing);
+        if (i == 1)
+            settle(a);
+        ck_assert_int_eq(lm_prepare(c, &d.turn, &err), STATUS_OK);
+        ck_assert_int_eq(d.turn.is_preparing, i == 0);
+        ck_assert_int_eq(list_is_empty(&disk_of(a)->waiters), i == 1);
+        lm_unprepare(c, &d.turn);
+        drive_end(&d, false);
+        clone_close(c);
+        agent_unref(a);
+    }
+}
+END_TEST
+
 /* A byte of a file changes between two processes: the reply stays. */
 START_TEST(changed_bytes_change_no_reply)
 {
@@ -409,6 +445,7 @@ int main(void)
     tcase_add_test(all, principals_do_not_share);
     tcase_add_test(all, models_do_not_share);
     tcase_add_test(all, reads_may_be_given_up);
+    tcase_add_test(all, reads_that_ended_are_not_waited_for);
     tcase_add_test(all, changed_bytes_change_no_reply);
     suite_add_tcase(s, all);
     runner = srunner_create(s);
