@@ -612,55 +612,79 @@ static void scene_time_out(struct scene *s)
     scene_stop(s, text);
 }
 
-/* The earliest of a list, if it is due by now; else sets *next to when it is. */
-static bool is_due(uint64_t at_us, uint64_t now, uint64_t *next)
+static uint64_t service_earlier_us(uint64_t a, uint64_t b)
 {
-    if (at_us <= now)
-        return true;
-    if (*next == 0 || at_us < *next)
-        *next = at_us;
-    return false;
+    return a < b ? a : b;
 }
 
-static void service_pool_tick(struct service_pool *pool, uint64_t now, uint64_t *next)
+/* The times of the earliest in each list; UINT64_MAX: it is empty. */
+
+static uint64_t service_away_us(const struct chat_service *s)
 {
-    struct link *l;
+    struct link *l = list_first(&s->away);
 
-    while ((l = list_first(&pool->waiting)) != NULL &&
-           is_due(service_user_timeout_us(service_user_waiting(l)), now, next))
-        service_user_time_out(service_user_waiting(l));
-    while ((l = list_first(&pool->unnoticed)) != NULL) {
-        struct service_user *u = container_of(l, struct service_user, unnoticed);
+    return l == NULL ? UINT64_MAX : container_of(l, struct service_user, away)->gone_us;
+}
 
-        if (!is_due(service_user_notice_us(u), now, next))
-            break;
-        list_remove(&u->unnoticed);
-        service_user_tell(u, notice_text, NULL, NULL, 0);
+static uint64_t service_pool_timeout_us(const struct service_pool *pool)
+{
+    struct link *l = list_first(&pool->waiting);
+
+    return l == NULL ? UINT64_MAX : service_user_timeout_us(service_user_waiting(l));
+}
+
+static uint64_t service_pool_notice_us(const struct service_pool *pool)
+{
+    struct link *l = list_first(&pool->unnoticed);
+
+    return l == NULL ? UINT64_MAX
+                     : service_user_notice_us(container_of(l, struct service_user, unnoticed));
+}
+
+static uint64_t service_pool_idle_us(const struct service_pool *pool)
+{
+    struct link *l = pool->plan->idle_s == 0 ? NULL : list_first(&pool->scenes);
+
+    return l == NULL ? UINT64_MAX : scene_idle_us(container_of(l, struct scene, link));
+}
+
+static void service_pool_tick(struct service_pool *pool, uint64_t now)
+{
+    while (service_pool_timeout_us(pool) <= now)
+        service_user_time_out(service_user_waiting(list_first(&pool->waiting)));
+    while (service_pool_notice_us(pool) <= now)
+        service_user_tell(container_of(list_pop(&pool->unnoticed), struct service_user, unnoticed),
+                          notice_text, NULL, NULL, 0);
+    while (service_pool_idle_us(pool) <= now)
+        scene_time_out(container_of(list_first(&pool->scenes), struct scene, link));
+}
+
+/* When something is due next; 0: never. */
+static uint64_t service_next_us(const struct chat_service *s)
+{
+    uint64_t next = service_away_us(s);
+
+    for (size_t i = 0; i < service_n_pools(s); i++) {
+        next = service_earlier_us(next, service_pool_timeout_us(&s->pools[i]));
+        next = service_earlier_us(next, service_pool_notice_us(&s->pools[i]));
+        next = service_earlier_us(next, service_pool_idle_us(&s->pools[i]));
     }
-    while (pool->plan->idle_s != 0 && (l = list_first(&pool->scenes)) != NULL &&
-           is_due(scene_idle_us(container_of(l, struct scene, link)), now, next))
-        scene_time_out(container_of(l, struct scene, link));
+    return next == UINT64_MAX ? 0 : next;
 }
 
-/* Does what is due, and removes those who cannot go on: the end of each entry from outside. */
+/* Does what is due, and removes those who cannot go on: the end of each entry from outside. What is
+ * done in one pool may move people to another, before it or behind it. */
 static void service_settle(struct chat_service *s)
 {
     const uint64_t now = env_now_us(s->config.env);
-    uint64_t next = 0;
-    struct link *l;
 
     service_reap(s);
-    while ((l = list_first(&s->away)) != NULL) {
-        struct service_user *u = container_of(l, struct service_user, away);
-
-        if (!is_due(u->gone_us, now, &next))
-            break;
-        service_user_close(u);
-    }
+    while (service_away_us(s) <= now)
+        service_user_close(container_of(list_first(&s->away), struct service_user, away));
     for (size_t i = 0; i < service_n_pools(s); i++)
-        service_pool_tick(&s->pools[i], now, &next);
+        service_pool_tick(&s->pools[i], now);
     service_reap(s);
-    alarm_set(s->config.alarm, s->is_woken ? now : next);
+    alarm_set(s->config.alarm, s->is_woken ? now : service_next_us(s));
 }
 
 void service_tick(void *service)
