@@ -81,6 +81,7 @@ void service_init(struct chat_service *s, const struct service_config *config)
     for (size_t i = 0; config->plan != NULL && i < config->plan->n_pools; i++) {
         s->pools[i].plan = &config->plan->pools[i];
         list_init(&s->pools[i].waiting);
+        list_init(&s->pools[i].ready);
         list_init(&s->pools[i].unnoticed);
         list_init(&s->pools[i].scenes);
     }
@@ -97,7 +98,7 @@ static void service_user_to_menu(struct service_user *u);
 static void service_user_to_pool(struct service_user *u, struct service_pool *pool);
 static void service_user_to_form(struct service_user *u, struct service_pool *pool);
 static void service_user_exit(struct service_user *u);
-static void service_pool_match(struct service_pool *pool);
+static void service_pool_match(struct chat_service *s, struct service_pool *pool);
 
 static bool scene_is_task(const struct scene *s)
 {
@@ -250,14 +251,39 @@ void scene_fail(struct scene *s, const struct error *err)
 
 /* --- the places of a person --- */
 
+static struct service_user *service_user_ready(struct link *l)
+{
+    return l == NULL ? NULL : container_of(l, struct service_user, ready);
+}
+
+/* The person may be in its pool's next task. All but a few who come back are the newest. */
+static void service_user_make_ready(struct service_user *u)
+{
+    struct list *ready = &u->pool->ready;
+    struct link *before = &ready->head;
+
+    if (u->service->is_draining || link_is_on(&u->ready) || u->peer == NULL ||
+        !service_user_is_eligible(u, u->pool->plan))
+        return;
+    while (before->prev != &ready->head && service_user_ready(before->prev)->place > u->place)
+        before = before->prev;
+    list_insert_before(before, &u->ready);
+}
+
+static void service_user_unready(struct service_user *u)
+{
+    if (link_is_on(&u->ready))
+        list_remove(&u->ready);
+}
+
 static void service_user_stop_waiting(struct service_user *u)
 {
     if (u->state != SERVICE_WAITING)
         return;
     list_remove(&u->waiting);
+    service_user_unready(u);
     if (link_is_on(&u->unnoticed))
         list_remove(&u->unnoticed);
-    u->pool->n_waiting--;
     u->service->n_waiting--;
 }
 
@@ -308,9 +334,10 @@ static void service_user_to_pool(struct service_user *u, struct service_pool *po
     u->since_us = env_now_us(u->service->config.env);
     list_push(&pool->waiting, &u->waiting);
     list_push(&pool->unnoticed, &u->unnoticed);
-    pool->n_waiting++;
+    u->place = ++u->service->n_places;
     u->service->n_waiting++;
-    service_pool_match(pool);
+    service_user_make_ready(u);
+    service_pool_match(u->service, pool);
 }
 
 /* --- pools --- */
@@ -392,11 +419,11 @@ static size_t service_pool_find(struct service_pool *pool, struct service_user *
     const struct service_pool_plan *plan = pool->plan;
     size_t n_found = 0, n = 0;
 
-    for (struct link *l = list_first(&pool->waiting); l != NULL && n_found < plan->n_people;
-         l = list_next(&pool->waiting, l)) {
-        struct service_user *u = service_user_waiting(l);
+    for (struct link *l = list_first(&pool->ready); l != NULL && n_found < plan->n_people;
+         l = list_next(&pool->ready, l)) {
+        struct service_user *u = service_user_ready(l);
 
-        if (u->peer == NULL || link_is_on(&u->doomed) || !service_user_is_eligible(u, plan))
+        if (link_is_on(&u->doomed))
             continue;
         if (n_found >= plan->n_roles || plan->roles[n_found] != NULL) {
             service_user_name(u, n_found);
@@ -407,14 +434,12 @@ static size_t service_pool_find(struct service_pool *pool, struct service_user *
     return n_found < plan->n_people ? 0 : n;
 }
 
-static void service_pool_match(struct service_pool *pool)
+static void service_pool_match(struct chat_service *s, struct service_pool *pool)
 {
     struct service_user *people[SERVICE_MAX_PEOPLE];
     size_t n;
 
-    while (pool->n_waiting >= pool->plan->n_people &&
-           !service_user_waiting(list_first(&pool->waiting))->service->is_draining &&
-           (n = service_pool_find(pool, people)) > 0)
+    while (!s->is_draining && (n = service_pool_find(pool, people)) > 0)
         service_pool_begin(pool, people, n);
 }
 
@@ -484,7 +509,7 @@ static void service_user_close(struct service_user *u)
     if (link_is_on(&u->doomed))
         list_remove(&u->doomed);
     if (pool != NULL) /* a role may come to another */
-        service_pool_match(pool);
+        service_pool_match(s, pool);
     service_user_drop_messages(u);
     service_user_forget(u);
     if (u->id[0] != '\0')
@@ -769,8 +794,10 @@ static void service_user_return(struct service_user *u, struct service_peer *p)
     p->user = u;
     if (!list_is_empty(&u->untaken))
         p->notify(p);
-    if (u->state == SERVICE_WAITING)
-        service_pool_match(u->pool);
+    if (u->state == SERVICE_WAITING) {
+        service_user_make_ready(u);
+        service_pool_match(u->service, u->pool);
+    }
 }
 
 static enum status service_peer_enter(struct service_peer *p, const char *id, struct error *err)
@@ -811,6 +838,7 @@ void service_peer_close(struct service_peer *p)
         return;
     p->user = NULL;
     u->peer = NULL;
+    service_user_unready(u);
     if (u->id[0] == '\0' || u->state == SERVICE_NEW) {
         service_user_close(u);
     } else {

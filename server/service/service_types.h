@@ -88,9 +88,9 @@ struct service_config {
 struct service_pool {
     const struct service_pool_plan *plan;
     struct list waiting;   /* of struct service_user: the first came first */
+    struct list ready;     /* those of them that may be in the next task: fewer than it needs */
     struct list unnoticed; /* those of them that were not told that it takes long */
     struct list scenes;    /* of struct scene, forms and tasks: the longest silent first */
-    size_t n_waiting;
 };
 
 struct chat_service {
@@ -100,6 +100,7 @@ struct chat_service {
     struct list users, away, doomed;              /* of struct service_user */
     struct shared_limit n_users, bytes;
     size_t n_waiting, n_tasks, n_away;
+    uint64_t n_places; /* given to those who wait */
     uint64_t n_said, n_tasks_begun, n_tasks_failed, n_timed_out;
     bool is_draining, has_ended;
     bool is_woken; /* the agents have work */

@@ -17,6 +17,7 @@ struct service_user {
     struct link away;      /* in away, while no peer is there */
     struct link doomed;    /* in doomed: it is removed before the service is left */
     struct link waiting;   /* in its pool's waiting */
+    struct link ready;     /* in its pool's ready */
     struct link unnoticed; /* in its pool's unnoticed */
     struct chat_service *service;
     struct service_peer *peer; /* NULL: it is away */
@@ -26,6 +27,7 @@ struct service_user {
     enum service_end doom;
     bool is_admitted; /* it has said the password, or none is asked for */
     uint64_t since_us, gone_us;
+    uint64_t place; /* SERVICE_WAITING: grows with the order of coming */
     uint64_t acted_us, credit_us;
     struct list answers; /* of struct service_answer */
     size_t answers_bytes;
