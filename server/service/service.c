@@ -458,11 +458,15 @@ static struct service_user *service_find_id(const struct chat_service *s, const 
     return NULL;
 }
 
+static void service_user_close(struct service_user *u);
+
 static enum status service_user_open(struct service_user **out, struct chat_service *s,
                                      const char *id, struct error *err)
 {
     struct service_user *u;
 
+    if (shared_limit_room(&s->n_users, 0) == 0 && !list_is_empty(&s->away)) /* the longest away */
+        service_user_close(container_of(list_first(&s->away), struct service_user, away));
     if (shared_limit_take(&s->n_users, 0, 1, err) != STATUS_OK)
         return err->status;
     u = try_alloc(1, sizeof(*u));
