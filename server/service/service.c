@@ -526,7 +526,7 @@ static void service_user_close(struct service_user *u)
 static void service_reap(struct chat_service *s)
 {
     static const char *const texts[] = {
-        [SERVICE_END_SLOW] = "the person takes no messages",
+        [SERVICE_END_SLOW] = "the person takes its messages too slowly",
         [SERVICE_END_MEMORY] = "the server has no memory for the person",
     };
     struct link *l;
@@ -541,18 +541,19 @@ static void service_reap(struct chat_service *s)
     }
 }
 
-/* Each text costs a part of a second. */
-static bool service_user_may_say(struct service_user *u)
+/* Each text costs a part of a second, and a payload as much as the texts that it is as long as. */
+static bool service_user_may_say(struct service_user *u, size_t payload_len)
 {
+    const uint64_t cost_us = (1 + payload_len / SERVICE_TEXT_MAX_BYTES) * say_us;
     const uint64_t now = env_now_us(u->service->config.env);
 
     u->credit_us += now - u->acted_us;
     u->acted_us = now;
     if (u->credit_us > SERVICE_SAYS_AT_ONCE * say_us)
         u->credit_us = SERVICE_SAYS_AT_ONCE * say_us;
-    if (u->credit_us < say_us)
+    if (u->credit_us < cost_us)
         return false;
-    u->credit_us -= say_us;
+    u->credit_us -= cost_us;
     return true;
 }
 
@@ -582,12 +583,19 @@ static void service_user_wake(struct service_user *u, const char *text)
 
 static void service_user_said(struct service_user *u, const char *text, const char *payload)
 {
-    if (!service_user_may_say(u)) {
+    const size_t payload_len = payload == NULL ? 0 : strlen(payload);
+    const bool is_too_long = payload_len > SERVICE_PAYLOAD_MAX_BYTES;
+
+    if (!service_user_may_say(u, is_too_long ? 0 : payload_len)) {
         service_user_tell(u, "You write too fast: this message was not delivered.", NULL, NULL, 0);
         return;
     }
     if (strlen(text) > SERVICE_TEXT_MAX_BYTES) {
         service_user_tell(u, "This message is too long: it was not delivered.", NULL, NULL, 0);
+        return;
+    }
+    if (is_too_long) {
+        service_user_tell(u, "This payload is too long: it was not delivered.", NULL, NULL, 0);
         return;
     }
     u->service->n_said++;

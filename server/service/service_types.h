@@ -19,7 +19,8 @@ struct service_agent;
 
 enum {
     SERVICE_TEXT_MAX_BYTES = 16 << 10,
-    SERVICE_ID_MIN_CHARS = 16, /* shorter ones can be guessed, and are not taken */
+    SERVICE_PAYLOAD_MAX_BYTES = 64 << 10, /* as JSON that the service has written */
+    SERVICE_ID_MIN_CHARS = 16,            /* shorter ones can be guessed, and are not taken */
     SERVICE_ID_MAX_CHARS = 128,
     SERVICE_NAME_MAX_CHARS = 32, /* of a person */
     SERVICE_MAX_PEOPLE_ALL = 20000,
@@ -44,7 +45,7 @@ struct service_message {
 
 enum service_end {
     SERVICE_END_REPLACED, /* the person has come back by another connection */
-    SERVICE_END_SLOW,     /* it takes nothing */
+    SERVICE_END_SLOW,     /* it takes its messages too slowly */
     SERVICE_END_MEMORY,
 };
 

@@ -182,6 +182,8 @@ def rules(parley):
     ann.told("Say something.")
     ann.say("", payload={"type": "image", "data": "AAAA"})
     assert ann.read() == {"text": "", "payload": {"type": "image", "data": "AAAA"}, "quick_replies": None}
+    ann.say("", payload={"a": [0.1] * 20000})  # below 256 KiB as it comes, above 64 KiB as it is written
+    ann.told("This payload is too long: it was not delivered.")
     for kind, body, code, word in ((TEXT, b"{", 1007, "JSON"), (TEXT, b"[1]", 1007, "JSON"), (TEXT, b'"x"', 1007, "JSON"), (TEXT, b'{"text": 3}', 1008, "text"),
                                    (TEXT, b'{"text": "a\\u0000b"}', 1008, "text"), (TEXT, b'{"payload": [1]}', 1008, "payload"),
                                    (TEXT, b"\xff", 1007, ""), (BINARY, b"{}", 1003, ""), (TEXT, b"x" * (1 << 18) + b"x", 1009, "")):
