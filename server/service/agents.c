@@ -65,6 +65,14 @@ static enum status service_agent_begin(struct service_agent *a, struct error *er
     return STATUS_OK;
 }
 
+/* The same, but an agent whose model is not ready begins when it is asked. */
+static enum status service_agent_begin_if_ready(struct service_agent *a, struct error *err)
+{
+    const enum status rc = service_agent_begin(a, err);
+
+    return rc == STATUS_UNAVAILABLE ? STATUS_OK : rc;
+}
+
 static void service_agent_stop_reading(struct service_agent *a)
 {
     if (a->is_reading)
@@ -99,7 +107,7 @@ static enum status service_agent_open(void *self, struct service_agent **out, st
     a->plan = plan;
     link_init(&a->ready);
     buf_init(&a->heard, SERVICE_HEARD_MAX_BYTES);
-    if (service_agent_begin(a, err) != STATUS_OK) {
+    if (service_agent_begin_if_ready(a, err) != STATUS_OK) {
         free(a);
         return err->status;
     }
@@ -119,7 +127,7 @@ static void service_agent_close(struct service_agent *a)
 static enum status service_agent_reset(struct service_agent *a, struct error *err)
 {
     service_agent_end(a);
-    return service_agent_begin(a, err);
+    return service_agent_begin_if_ready(a, err);
 }
 
 /* --- turns --- */
@@ -143,8 +151,9 @@ static enum status service_agent_ask(struct service_agent *a, struct error *err)
     const struct turn_request turn = {.messages = &said, .n_messages = 1};
     struct conversation *c = NULL;
 
-    if (a->has_conversation)
-        c = conversations_get(a->host->conversations, &a->conversation);
+    if (!a->has_conversation && service_agent_begin(a, err) != STATUS_OK)
+        return err->status;
+    c = conversations_get(a->host->conversations, &a->conversation);
     if (c == NULL)
         return error_set(err, STATUS_NOT_FOUND, "the agent's conversation was closed");
     reader_init(&a->reader, service_agent_notify, a);

@@ -175,13 +175,16 @@ static bool scene_is_agents_turn(const struct scene *s, const char *text)
     return s->n_said >= plan->policy_n;
 }
 
-/* A queue is full, or a quota is used up: what was heard waits for the next text. */
-static void scene_say_busy(struct scene *s)
+/* A queue is full, or a quota is used up, or the model is not loaded: what was heard waits for the
+ * next text. */
+static void scene_say_busy(struct scene *s, const struct error *err)
 {
+    const char *text = err->status == STATUS_EXHAUSTED
+                           ? "There are too many talks now. Please say that again later."
+                           : "The model is not ready yet. Please say that again later.";
+
     for (size_t i = 0; i < s->n_people; i++)
-        service_user_tell(s->people[i],
-                          "There are too many talks now. Please say that again later.", NULL, NULL,
-                          0);
+        service_user_tell(s->people[i], text, NULL, NULL, 0);
 }
 
 static void scene_ask(struct scene *s)
@@ -192,8 +195,8 @@ static void scene_ask(struct scene *s)
     s->is_due = false;
     if (s->service->config.agents->ask(s->agent, &err) == STATUS_OK)
         s->is_asked = true;
-    else if (err.status == STATUS_EXHAUSTED)
-        scene_say_busy(s);
+    else if (err.status == STATUS_EXHAUSTED || err.status == STATUS_UNAVAILABLE)
+        scene_say_busy(s, &err);
     else
         scene_fail(s, &err);
 }

@@ -58,8 +58,9 @@ struct service_peer {
     void (*end)(struct service_peer *p, enum service_end why, const char *text);
 };
 
-/* What the agents of tasks are made of. A failure of ask or of what it began comes by
- * service_agent_failed, and ends the task. Nothing is called back inside a call. */
+/* What the agents of tasks are made of. A failure ends the task, but for ask's EXHAUSTED and
+ * UNAVAILABLE: people are told to say it again. A failure of what ask began comes by
+ * service_agent_failed. Nothing is called back inside a call. */
 struct service_agents {
     enum status (*open)(void *self, struct service_agent **out, struct scene *s,
                         const struct service_pool_plan *plan, struct error *err);

@@ -19,8 +19,19 @@ import tritonclient.grpc as triton
 
 import children
 from harness import Parleyd, models, word
+from test_service import Person
 
 KV_BYTES = 2 << 20
+PLAN = """
+world_module: parley.worlds
+overworld: menu
+task_name: memory
+max_workers: 1
+tasks:
+  a: {task_world: chat, model: a, max_tokens: 4}
+  b: {task_world: chat, model: b, max_tokens: 4}
+  c: {task_world: chat, model: c, max_tokens: 4}
+"""
 
 
 def loaded(client):
@@ -138,6 +149,23 @@ def failures(client, paths, first):
     assert ask(client, "c") == first["c"]
 
 
+def chat_service(client):
+    """An agent of the chat service has its model loaded: people are told to say it again until then, and their task goes on."""
+    person, told = Person(client), []
+    person.say("hello")
+    assert person.read()["quick_replies"] == ["a", "b", "c"]
+    person.say(({"a", "b", "c"} - loaded(client)).pop())
+
+    def answers():
+        person.say("hello")
+        told.append(person.read()["text"])
+        return not any(words in told[-1] for words in ("is not ready", "too many talks", "too fast"))
+
+    children.until("the answer", answers)
+    assert not any("world closed" in text for text in told), told
+    person.close()
+
+
 def main():
     parleyd, writer = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
@@ -146,13 +174,17 @@ def main():
             children.run([writer, path, str(2048 - 64 * i)], check=True)
         size = os.path.getsize(paths["a"])
         flags = [f"--model={name}={path}" for name, path in paths.items()]
-        flags += ["--kv-bytes", str(KV_BYTES), "--http", "127.0.0.1:0"]
+        plan = os.path.join(folder, "service.yaml")
+        with open(plan, "w", encoding="utf-8") as file:
+            file.write(PLAN)
+        flags += ["--kv-bytes", str(KV_BYTES), "--http", "127.0.0.1:0", "--service", plan]
         with Parleyd(parleyd, *flags, "--memory", str(5 * (size + KV_BYTES) // 2)) as client:
             first = least_recently_used(client)
             conversations_hold(client)
             many_at_once(client, first)
             kserve_comes_again(client, first)
             failures(client, paths, first)
+            chat_service(client)
         small = subprocess.run([parleyd, *flags, "--listen", "127.0.0.1:0", "--memory", str(KV_BYTES)], capture_output=True, text=True, timeout=children.PATIENCE)
         assert small.returncode != 0 and "--memory" in small.stderr, small
 
