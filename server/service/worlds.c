@@ -171,11 +171,11 @@ static void relay_said(struct scene *s, struct service_user *u, const char *text
         relay_close(s, u);
     } else if (s->agent != NULL && strstr(text, reset_word) != NULL) {
         scene_reset_agent(s);
-        for (size_t i = 0; i < s->n_people; i++)
+        for (size_t i = 0; i < s->n_people && !s->is_over; i++)
             scene_offer(s, s->people[i], "[History Cleared]", NULL, 0);
     } else {
         scene_relay(s, u, text, payload);
-        if (s->agent != NULL)
+        if (s->agent != NULL && text[0] != '\0') /* an agent hears no payloads */
             scene_hear(s, u, text);
     }
 }

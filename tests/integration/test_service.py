@@ -140,6 +140,8 @@ def bots(parley):
     assert "one two" in first, first
     ann.say("[RESET]")
     ann.told("[History Cleared]")
+    ann.say("")  # no agent hears it: it answers the next one as the first one
+    ann.say("", payload={"type": "image", "data": "AAAA"})
     ann.say("one two")
     ann.told(first)
     ann.say("[DONE]")
