@@ -25,7 +25,9 @@ struct service_log {
     struct buf next, now; /* to be written; in the write that runs */
     uv_fs_t write;
     bool is_writing;
-    size_t n_lost;
+    bool is_losing; /* since something was written last, lines were lost */
+    bool is_torn;   /* the file ends within a line: the next write begins with a line feed */
+    char last;      /* the last byte that was written */
     void (*on_idle)(void *arg);
     void *arg;
 };
@@ -109,6 +111,22 @@ static char *metadata_path_of(const char *path)
 
 /* --- lines --- */
 
+/* The last byte of the file; '\n' if it is empty, or no file that can be read. */
+static char last_byte_of(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char last = '\n';
+    off_t size;
+
+    if (fd < 0)
+        return last;
+    size = lseek(fd, 0, SEEK_END);
+    if (size <= 0 || pread(fd, &last, 1, size - 1) != 1)
+        last = '\n';
+    (void)close(fd);
+    return last;
+}
+
 enum status service_log_open(struct service_log **out, const struct service_plan *plan,
                              struct error *err)
 {
@@ -128,6 +146,8 @@ enum status service_log_open(struct service_log **out, const struct service_plan
         rc = error_set(err, STATUS_INVALID, "log: %.200s: %s", log->path, strerror(errno));
     else
         rc = service_log_write_metadata(log, plan, err);
+    log->last = last_byte_of(log->path);
+    log->is_torn = log->last != '\n'; /* a process was killed */
     if (rc == STATUS_OK) {
         *out = log;
         log = NULL; /* given away */
@@ -146,10 +166,29 @@ void service_log_begin(struct service_log *log, struct uv_loop_s *loop, void (*o
 
 static void service_log_write(struct service_log *log);
 
+/* Once for each time that lines were written before. */
 static void service_log_lose(struct service_log *log, const char *why)
 {
-    if (log->n_lost++ == 0)
+    if (!log->is_losing)
         log_error("service", "log=%s error=\"%s\" lines=lost", log->path, why);
+    log->is_losing = true;
+}
+
+/* Gives up what was to be written. A part of a line may be in the file. */
+static void service_log_drop(struct service_log *log, const char *why)
+{
+    service_log_lose(log, why);
+    buf_clear(&log->now);
+    log->is_torn = log->last != '\n';
+}
+
+static void service_log_took(struct service_log *log, size_t n)
+{
+    if (log->is_torn)
+        n--; /* the line feed */
+    log->last = n == 0 ? '\n' : log->now.data[n - 1];
+    log->is_losing = log->is_torn = false;
+    buf_consume(&log->now, n);
 }
 
 static void on_log_written(uv_fs_t *request)
@@ -160,17 +199,16 @@ static void on_log_written(uv_fs_t *request)
     uv_fs_req_cleanup(request);
     log->is_writing = false;
     if (n > 0)
-        buf_consume(&log->now, (size_t)n);
-    if (n <= 0) {
-        service_log_lose(log, n < 0 ? uv_strerror((int)n) : "nothing was written");
-        buf_clear(&log->now);
-    }
+        service_log_took(log, (size_t)n);
+    else
+        service_log_drop(log, n < 0 ? uv_strerror((int)n) : "nothing was written");
     service_log_write(log);
 }
 
 static void service_log_write(struct service_log *log)
 {
-    uv_buf_t bytes;
+    static char line_feed[] = "\n";
+    uv_buf_t bytes[2];
     int rc;
 
     if (log->is_writing)
@@ -185,13 +223,12 @@ static void service_log_write(struct service_log *log)
         log->on_idle(log->arg);
         return;
     }
-    bytes = uv_buf_init(log->now.data, (unsigned)log->now.len);
-    rc = uv_fs_write(log->loop, &log->write, log->fd, &bytes, 1, -1, on_log_written);
+    bytes[0] = uv_buf_init(line_feed, log->is_torn ? 1 : 0);
+    bytes[1] = uv_buf_init(log->now.data, (unsigned)log->now.len);
+    rc = uv_fs_write(log->loop, &log->write, log->fd, bytes, 2, -1, on_log_written);
     log->is_writing = rc == 0;
-    if (rc != 0) {
-        service_log_lose(log, uv_strerror(rc));
-        buf_clear(&log->now);
-    }
+    if (rc != 0)
+        service_log_drop(log, uv_strerror(rc));
 }
 
 void service_log_line(void *log, const char *line, size_t len)
