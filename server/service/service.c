@@ -888,7 +888,7 @@ void service_agent_failed(struct scene *s, const struct error *err)
 void service_metrics(const struct chat_service *s, struct buf *out)
 {
     static const struct metric_row rows[] = {
-        METRIC("gauge", "parley_service_people", "People of the chat chat_service, those away too.",
+        METRIC("gauge", "parley_service_people", "People of the chat service, those away too.",
                chat_service, n_users.held),
         METRIC("gauge", "parley_service_away", "Of those, without a connection.", chat_service,
                n_away),
