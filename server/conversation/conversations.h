@@ -82,8 +82,9 @@ struct conversation {
     uint64_t opened_unix_ms;
     struct idle_entry idle; /* while the conversation is kept and has no turn */
     uint64_t registered_us; /* when the conversation came into memory */
-    bool is_idle_known;     /* its idle time before it came into memory counts, too: this process
-                               wrote its last record */
+    bool is_idle_known;     /* its idle time before it came into memory counts, too: its last record
+                               is younger than this process. Of daemons that share a journal, another
+                               one may have written it: their clocks must agree to within a ttl. */
     struct unended_turn unended;
     uint32_t rewound_to; /* the turn to which the last rewind went */
     struct conversation_id parent;
