@@ -56,8 +56,8 @@ struct service_agent {
     bool is_asked;
 };
 
-static struct service_agent *only_agent; /* the last opened */
-static bool agent_is_busy;
+static struct service_agent *only_agent;       /* the last opened */
+static enum status agent_status, reset_status; /* of ask and of reset */
 static size_t n_agents;
 
 static enum status fake_open(void *self, struct service_agent **out, struct scene *s,
@@ -89,8 +89,8 @@ static enum status fake_hear(struct service_agent *a, const char *name, const ch
 
 static enum status fake_ask(struct service_agent *a, struct error *err)
 {
-    if (agent_is_busy)
-        return error_set(err, STATUS_EXHAUSTED, "1024 requests are waiting already");
+    if (agent_status != STATUS_OK)
+        return error_set(err, agent_status, "1024 requests are waiting already");
     ck_assert(!a->is_asked);
     a->is_asked = true;
     return STATUS_OK;
@@ -100,7 +100,7 @@ static enum status fake_reset(struct service_agent *a, struct error *err)
 {
     a->heard[0] = '\0';
     a->is_asked = false;
-    return STATUS_OK;
+    return reset_status == STATUS_OK ? STATUS_OK : error_set(err, reset_status, "no reset");
 }
 
 static void fake_close(struct service_agent *a)
@@ -163,7 +163,7 @@ static void begin_plan(const char *yaml)
     ck_assert_msg(rc == STATUS_OK, "%s", err.text);
     now_us = 1000000;
     logged[0] = '\0';
-    agent_is_busy = false;
+    agent_status = reset_status = STATUS_OK;
     alarm_of_service = (struct alarm){.tick = service_tick, .owner = &service};
     with_plan.plan = plan;
     service_init(&service, &with_plan);
@@ -689,16 +689,129 @@ START_TEST(test_listener)
 }
 END_TEST
 
-/* An agent that is busy ends nothing, and hears what was said meanwhile. */
+/* An agent that is busy, or whose model is not loaded, ends nothing, and hears what was said
+ * meanwhile. What is empty is not heard. A reset that fails ends the task, and says nothing else.
+ */
 START_TEST(test_busy)
 {
     begin_plan(OWN "tasks:\n  bot: {task_world: chat, model: m}\n");
     play("A> hi\nA< Welcome. Choose what to do. [bot]\nA> bot\n");
-    agent_is_busy = true;
+    agent_status = STATUS_EXHAUSTED;
     play("A> one\nA< There are too many talks now. Please say that again later.\nA=task\n");
-    agent_is_busy = false;
-    play("A> two\n*\nA< re: one | two\nA=task\n");
+    agent_status = STATUS_UNAVAILABLE;
+    play("A> two\nA< The model is not ready yet. Please say that again later.\nA=task\n");
+    agent_status = STATUS_OK;
+    play("A> three\n*\nA< re: one | two | three\nA=task\n"
+         "A> \nA=task\n");
+    ck_assert(!only_agent->is_asked);
+    reset_status = STATUS_INTERNAL;
+    play("A> [RESET]\nA< Sorry, this world closed. Returning to overworld.\n"
+         "A< Welcome. Choose what to do. [bot]\nA=overworld\n");
     end_plan();
+}
+END_TEST
+
+/* The backup of a pool may be before it in the file: its times are armed, too. */
+START_TEST(test_backup_before)
+{
+    run(OWN "tasks:\n"
+            "  first: {task_world: relay, agents_required: 2, timeout: 60, notice: 20}\n"
+            "  second: {task_world: relay, agents_required: 2, timeout: 10, backup_task: first}\n",
+        "A> hi\nA< Welcome. Choose what to do. [first|second]\nA> second\nA=waiting\n"
+        "+31\n"
+        "A< " NOTICE "A=waiting\n"
+        "+40\n"
+        "A< Nobody was found to pair you with.\n"
+        "A< Welcome. Choose what to do. [first|second]\nA=overworld\n");
+}
+END_TEST
+
+/* Those who may not be in a task are not looked at when others come; who comes back after a lost
+ * connection has its old place before those who came later. */
+START_TEST(test_ready)
+{
+    begin_plan(OWN "tasks:\n"
+                   "  trio:\n"
+                   "    onboard_world: form\n"
+                   "    ask: [{key: side, text: Which side?}]\n"
+                   "    task_world: relay\n"
+                   "    agents_required: 3\n"
+                   "    timeout: 3000\n"
+                   "    notice: 3000\n"
+                   "    eligible: {side: left}\n");
+    for (char c = 'A'; c <= 'G'; c++) {
+        char script[160];
+
+        (void)snprintf(script, sizeof(script),
+                       "%c> hi\n%c< Welcome. Choose what to do. [trio]\n%c> trio\n"
+                       "%c< Which side?\n%c> %s\n%c=waiting\n",
+                       c, c, c, c, c, c == 'E' || c == 'F' ? "left" : "right", c);
+        play(script);
+    }
+    ck_assert_ptr_eq(list_first(&service.pools[0].ready), &peers[4].user->ready);
+    ck_assert_ptr_eq(list_last(&service.pools[0].ready), &peers[5].user->ready);
+    play("E-\n");
+    ck_assert_ptr_eq(list_first(&service.pools[0].ready), &peers[5].user->ready);
+    play("E> here\nE< " WAIT);
+    ck_assert_ptr_eq(list_first(&service.pools[0].ready), &peers[4].user->ready);
+    ck_assert_ptr_eq(list_next(&service.pools[0].ready, &peers[4].user->ready),
+                     &peers[5].user->ready);
+    ck_assert_ptr_eq(list_last(&service.pools[0].ready), &peers[5].user->ready);
+    play("F-\n"
+         "H> hi\nH< Welcome. Choose what to do. [trio]\nH> trio\n"
+         "H< Which side?\nH> left\nH=waiting\n"
+         "F> here\nE< Agent_1: here\nH< Agent_1: here\nF=task\nE=task\nH=task\nA=waiting\n"
+         "E> hello\nF< Agent_0: hello\nH< Agent_0: hello\n"
+         "F> hello\nE< Agent_1: hello\nH< Agent_1: hello\n");
+    ck_assert(list_is_empty(&service.pools[0].ready));
+    end_plan();
+}
+END_TEST
+
+/* Where there are too many people, a new one takes the place of the one that is away longest. */
+START_TEST(test_full)
+{
+    struct error err;
+
+    begin_plan(OWN "tasks:\n  pair: {task_world: relay, agents_required: 2}\n");
+    service.n_users.max = 3;
+    play("E> hi\nE< Welcome. Choose what to do. [pair]\n"
+         "F> hi\nF< Welcome. Choose what to do. [pair]\n"
+         "A> hi\nA< Welcome. Choose what to do. [pair]\n"
+         "F-\nE-\n"
+         "B> hi\nB< Welcome. Choose what to do. [pair]\n"
+         "E> what\nE< Please choose one of these. [pair]\n");
+    ck_assert_int_eq(service_peer_said(&peers[5], NULL, "hi", NULL, &err), STATUS_EXHAUSTED);
+    play("E-\n"
+         "F> pair\nF< Welcome. Choose what to do. [pair]\nF=overworld\nE=gone\n");
+    end_plan();
+}
+END_TEST
+
+/* Payloads neither fill what waits for a partner, nor are they cheaper than texts. */
+START_TEST(test_payloads)
+{
+    char *payload = xalloc(SERVICE_PAYLOAD_MAX_BYTES + 2);
+    struct error err;
+
+    begin_plan(OWN "tasks:\n  pair: {task_world: relay, agents_required: 2}\n");
+    play("A> hi\nA< Welcome. Choose what to do. [pair]\nA> pair\n"
+         "B> hi\nB< Welcome. Choose what to do. [pair]\nB> pair\nA=task\n");
+    memset(payload, ' ', SERVICE_PAYLOAD_MAX_BYTES + 1);
+    payload[0] = '{';
+    payload[SERVICE_PAYLOAD_MAX_BYTES] = '}';
+    ck_assert_int_eq(service_peer_said(&peers[0], NULL, "", payload, &err), STATUS_OK);
+    play("B=task\nA< This payload is too long: it was not delivered.\n");
+    payload[SERVICE_PAYLOAD_MAX_BYTES - 1] = '}';
+    payload[SERVICE_PAYLOAD_MAX_BYTES] = '\0';
+    pass_s(10);
+    for (size_t i = 0; i < SERVICE_SAYS_AT_ONCE; i++)
+        ck_assert_int_eq(service_peer_said(&peers[0], NULL, "", payload, &err), STATUS_OK);
+    ck_assert_uint_eq(peers[1].user->untaken_bytes / SERVICE_PAYLOAD_MAX_BYTES, 4);
+    expect("payload", &peers[0], "You write too fast: this message was not delivered.");
+    ck_assert(!has_ended[0] && !has_ended[1]);
+    end_plan();
+    free(payload);
 }
 END_TEST
 
@@ -795,5 +908,5 @@ START_TEST(test_no_memory)
 END_TEST
 
 SUITE_MAIN("server/service/service", test_overworld_demo, test_chatbot, test_defects,
-           test_no_workers, test_own_worlds, test_left_out, test_listener, test_busy, test_bounds,
-           test_no_memory)
+           test_no_workers, test_own_worlds, test_left_out, test_listener, test_busy,
+           test_backup_before, test_ready, test_full, test_payloads, test_bounds, test_no_memory)
