@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,8 +53,10 @@ enum status hub_cache_lock(int *ret_fd, const char *folder, const char *etag, st
             *err = (struct error){0};
     }
     free(path);
-    if (err->status != STATUS_OK && fd >= 0)
+    if (err->status != STATUS_OK && fd >= 0) {
         (void)close(fd);
+        fd = -1;
+    }
     *ret_fd = fd;
     return err->status;
 }
@@ -71,11 +75,20 @@ bool hub_cache_has_blob(const char *folder, const char *etag)
     return is_there;
 }
 
+/* A name beside the repository's folders that no other program has: two that end a pull at once
+ * would take each other's file away. */
+static char *fresh_path(const char *folder)
+{
+    uint64_t drawn = 0;
+
+    (void)!getrandom(&drawn, sizeof(drawn), 0); /* so few bytes always come */
+    return hub_path("%s/.%016" PRIx64 ".new", folder, drawn);
+}
+
 enum status hub_cache_link(const char *folder, const char *commit, const char *file,
                            const char *etag, struct error *err)
 {
-    char *link = hub_path("%s/snapshots/%s/%s", folder, commit, file),
-         *fresh = hub_path("%s.new", link);
+    char *link = hub_path("%s/snapshots/%s/%s", folder, commit, file), *fresh = fresh_path(folder);
     char *target = hub_path("../../blobs/%s", etag), *deeper;
 
     for (const char *at = file; *at != '\0'; at++) {
@@ -87,9 +100,10 @@ enum status hub_cache_link(const char *folder, const char *commit, const char *f
     }
     if (hub_cache_make_folders(link, err) == STATUS_OK) {
         *err = (struct error){0};
-        (void)unlink(fresh);
-        if (symlink(target, fresh) != 0 || rename(fresh, link) != 0)
+        if (symlink(target, fresh) != 0 || rename(fresh, link) != 0) {
             (void)error_set(err, STATUS_DENIED, "cannot link %.150s: %s", link, strerror(errno));
+            (void)unlink(fresh);
+        }
     }
     free(target);
     free(fresh);
@@ -99,15 +113,21 @@ enum status hub_cache_link(const char *folder, const char *commit, const char *f
 
 enum status hub_cache_set_main(const char *folder, const char *commit, struct error *err)
 {
-    char *path = hub_path("%s/refs/main", folder), *fresh = hub_path("%s.new", path);
+    char *path = hub_path("%s/refs/main", folder), *fresh = fresh_path(folder);
+    bool is_written;
     FILE *file;
 
     if (hub_cache_make_folders(path, err) == STATUS_OK) {
         *err = (struct error){0};
         file = fopen(fresh, "we");
-        if (file == NULL || fputs(commit, file) < 0 || fclose(file) != 0 ||
-            rename(fresh, path) != 0)
+        is_written = file != NULL && fputs(commit, file) >= 0 && fflush(file) == 0 &&
+                     fsync(fileno(file)) == 0; /* else a power cut may leave it empty */
+        if (file != NULL && fclose(file) != 0)
+            is_written = false;
+        if (!is_written || rename(fresh, path) != 0) {
             (void)error_set(err, STATUS_DENIED, "cannot write %.150s: %s", path, strerror(errno));
+            (void)unlink(fresh);
+        }
     }
     free(fresh);
     free(path);
