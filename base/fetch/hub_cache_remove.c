@@ -39,36 +39,56 @@ static void each_entry(const char *folder, entry_fn each, void *arg)
 
 /* --- locks --- */
 
-struct blob_check {
+struct blob_lock {
+    char etag[ETAG_ROOM];
+    int fd;
+};
+
+struct blob_locks {
     const char *folder;
+    struct blob_lock *all; /* [n] */
+    size_t n;
     struct error *err;
 };
 
 /* A blob, or one that was fetched in part, may be fetched now: its lock says so. */
-static void check_blob(void *arg, const char *folder, const char *name)
+static void lock_blob(void *arg, const char *folder, const char *name)
 {
-    struct blob_check *check = arg;
-    char etag[ETAG_ROOM];
-    int fd;
+    struct blob_locks *locks = arg;
+    struct blob_lock lock;
 
-    (void)snprintf(etag, sizeof(etag), "%.*s", (int)strcspn(name, "."), name);
-    if (check->err->status != STATUS_OK)
+    (void)snprintf(lock.etag, sizeof(lock.etag), "%.*s", (int)strcspn(name, "."), name);
+    for (size_t i = 0; i < locks->n; i++)
+        if (strcmp(locks->all[i].etag, lock.etag) == 0)
+            return;
+    if (locks->err->status != STATUS_OK)
         return;
-    if (hub_cache_lock(&fd, check->folder, etag, check->err) == STATUS_OK)
-        (void)close(fd);
-    else if (check->err->status == STATUS_EXISTS)
-        (void)error_set(check->err, STATUS_UNAVAILABLE, "a program fetches it: end that first");
+    if (hub_cache_lock(&lock.fd, locks->folder, lock.etag, locks->err) == STATUS_OK) {
+        locks->all = xrealloc(locks->all, (locks->n + 1) * sizeof(*locks->all));
+        locks->all[locks->n++] = lock;
+    } else if (locks->err->status == STATUS_EXISTS) {
+        (void)error_set(locks->err, STATUS_UNAVAILABLE, "a program fetches it: end that first");
+    }
 }
 
-static enum status check_blobs(const char *folder, struct error *err)
+/* Until unlock_blobs, also on failure. */
+static enum status lock_blobs(struct blob_locks *locks, const char *folder, struct error *err)
 {
-    struct blob_check check = {folder, err};
     char *blobs = hub_path("%s/blobs", folder);
 
     *err = (struct error){0};
-    each_entry(blobs, check_blob, &check);
+    locks->folder = folder;
+    locks->err = err;
+    each_entry(blobs, lock_blob, locks);
     free(blobs);
     return err->status;
+}
+
+static void unlock_blobs(struct blob_locks *locks)
+{
+    for (size_t i = 0; i < locks->n; i++)
+        (void)close(locks->all[i].fd); /* which unlocks it */
+    free(locks->all);
 }
 
 /* --- removing --- */
@@ -76,7 +96,7 @@ static enum status check_blobs(const char *folder, struct error *err)
 struct removal {
     const char *folder; /* of the repository */
     const struct hub_files *chosen;
-    size_t n_links, n_left; /* removed from snapshots; left there */
+    size_t n_left; /* files of snapshots that stay */
     uint64_t bytes;
     int error; /* errno of the first failure; 0: none */
 };
@@ -120,8 +140,8 @@ static void remove_links(void *arg, const char *snapshots, const char *commit)
     for (size_t i = 0; i < r->chosen->n; i++) {
         char *path = hub_path("%s/%s/%s", snapshots, commit, r->chosen->all[i].name), *slash;
 
-        if (r->chosen->all[i].is_chosen && unlink(path) == 0)
-            r->n_links++;
+        if (r->chosen->all[i].is_chosen)
+            remove_entry(r, path);
         while ((slash = strrchr(path, '/')) != NULL && strlen(path) > strlen(snapshots) + 1) {
             *slash = '\0';
             if (strlen(path) <= strlen(snapshots) || rmdir(path) != 0)
@@ -163,11 +183,24 @@ static void remove_if_free(void *arg, const char *blobs, const char *name)
 
     (void)snprintf(look.etag, sizeof(look.etag), "%.*s", (int)sizeof(look.etag) - 1, name);
     each_entry(snapshots, look_for_link, &look);
-    r->n_left += look.is_linked;
     if (!look.is_linked && strchr(name, '.') == NULL) /* else it was fetched in part */
         remove_entry(r, path);
     free(path);
     free(snapshots);
+}
+
+/* Links, and the files that a cache has where links cannot be made. */
+static void count_left(void *arg, const char *folder, const char *name)
+{
+    struct removal *r = arg;
+    char *path = hub_path("%s/%s", folder, name);
+    struct stat st;
+
+    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        each_entry(path, count_left, r);
+    else
+        r->n_left++;
+    free(path);
 }
 
 static enum status remove_part(struct removal *r, const struct model_name *name, struct error *err)
@@ -180,6 +213,7 @@ static enum status remove_part(struct removal *r, const struct model_name *name,
     if (rc == STATUS_OK) {
         each_entry(snapshots, remove_links, r);
         each_entry(blobs, remove_if_free, r);
+        each_entry(snapshots, count_left, r);
         if (r->n_left == 0)
             remove_tree(r, r->folder);
     }
@@ -192,6 +226,7 @@ static enum status remove_part(struct removal *r, const struct model_name *name,
 enum status hub_cache_remove(uint64_t *ret_bytes, const struct model_name *name, struct error *err)
 {
     struct removal removal = {0};
+    struct blob_locks locks = {0};
     char *folder;
     enum status rc = hub_cache_folder(&folder, name, err);
 
@@ -201,7 +236,7 @@ enum status hub_cache_remove(uint64_t *ret_bytes, const struct model_name *name,
     if (access(folder, F_OK) != 0)
         rc = error_set(err, STATUS_NOT_FOUND, "nothing of it is in the hub's cache");
     if (rc == STATUS_OK)
-        rc = check_blobs(folder, err);
+        rc = lock_blobs(&locks, folder, err);
     if (rc == STATUS_OK && name->part[0] != '\0')
         rc = remove_part(&removal, name, err);
     else if (rc == STATUS_OK)
@@ -212,6 +247,7 @@ enum status hub_cache_remove(uint64_t *ret_bytes, const struct model_name *name,
     if (rc != STATUS_OK)
         (void)error_prefix(err, "hf:%.60s/%.80s", name->owner, name->repo);
     *ret_bytes = removal.bytes;
+    unlock_blobs(&locks);
     free(folder);
     return rc;
 }
