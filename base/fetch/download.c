@@ -414,11 +414,14 @@ static enum status download_open_file(struct download *d, struct error *err)
     d->fd = open(d->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (d->fd < 0 || fstat(d->fd, &st) != 0)
         return error_set(err, STATUS_DENIED, "cannot write %.120s: %s", d->path, strerror(errno));
-    if ((uint64_t)st.st_size == size &&
-        pread(d->fd, d->pieces, d->n_pieces, (off_t)d->config.size_bytes) != (ssize_t)d->n_pieces)
+    if ((uint64_t)st.st_size == d->config.size_bytes)
+        memset(d->pieces, PIECE_THERE, d->n_pieces); /* it was killed before it became the blob */
+    else if ((uint64_t)st.st_size == size &&
+             pread(d->fd, d->pieces, d->n_pieces, (off_t)d->config.size_bytes) !=
+                 (ssize_t)d->n_pieces)
         return error_set(err, STATUS_DENIED, "cannot read %.120s: %s", d->path, strerror(errno));
-    if ((uint64_t)st.st_size != size &&
-        (ftruncate(d->fd, 0) != 0 || ftruncate(d->fd, (off_t)size) != 0))
+    else if ((uint64_t)st.st_size != size &&
+             (ftruncate(d->fd, 0) != 0 || ftruncate(d->fd, (off_t)size) != 0))
         return error_set(err, STATUS_EXHAUSTED, "cannot write %.120s: %s", d->path,
                          strerror(errno));
     for (size_t i = 0; i < d->n_pieces; i++) {
