@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-enum { HUB_ETAG_MAX = 64, HUB_MAX_FILES = 20000 };
+enum { HUB_ETAG_MAX = 64, HUB_MAX_FILES = 2000 };
 
 struct hub_file {
     char *name; /* its path in the repository, with '/'; no step of it leads out */

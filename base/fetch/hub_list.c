@@ -149,6 +149,11 @@ enum status hub_list_read(char commit[41], struct hub_files *out, const char *js
         !json_is_array(siblings)) {
         rc = error_set(err, STATUS_DATA_LOSS,
                        "the answer is no list of a repository; does HF_ENDPOINT name a hub?");
+    } else if (json_array_size(siblings) > HUB_MAX_FILES) {
+        rc = error_set(err, STATUS_DATA_LOSS,
+                       "the repository has %zu files, more than %d: fetch those of the model "
+                       "otherwise",
+                       json_array_size(siblings), HUB_MAX_FILES);
     } else {
         (void)snprintf(commit, HUB_COMMIT_CHARS + 1, "%s", sha);
         json_array_foreach(siblings, i, sibling)

@@ -19,7 +19,7 @@ char *hub_list_file_url(const char *endpoint, const struct model_name *name, con
                         const char *file);
 
 /* Reads the list: the commit of its main branch, and its files with their sizes and hashes.
- * DATA_LOSS: it is none. */
+ * DATA_LOSS: it is none, or has more than HUB_MAX_FILES. */
 enum status hub_list_read(char commit[41], struct hub_files *out, const char *json, size_t len,
                           struct error *err) MUST_CHECK;
 

@@ -22,7 +22,8 @@
 #include "base/fetch/retry.h"
 #include "base/fetch/transfers.h"
 
-enum { LIST_MAX_BYTES = 64 << 20, LOCK_LOOK_MS = 200, MAX_FILES = 1000 };
+/* The list is read on the loop. */
+enum { LIST_MAX_BYTES = 8 << 20, LOCK_LOOK_MS = 200, MAX_FILES = 1000 };
 
 struct pull {
     struct pull_config config;
@@ -33,6 +34,7 @@ struct pull {
 
     struct web_transfer *listing; /* NULL: none */
     struct buf list;
+    bool is_list_too_long;
     struct hub_files files;
     char commit[HUB_COMMIT_CHARS + 1];
 
@@ -44,6 +46,7 @@ struct pull {
 
     struct pull_progress now;
     uint64_t others_done; /* of now.all_done, without the file's */
+    bool is_cancelled;    /* no further file is begun */
     bool is_ending;
     struct error why;
 };
@@ -98,6 +101,14 @@ static void pull_fail(struct pull *p, const struct error *err)
     p->why = *err;
     (void)error_prefix(&p->why, "hf:%.60s/%.80s", p->config.name.owner, p->config.name.repo);
     pull_end(p);
+}
+
+static void pull_end_cancelled(struct pull *p)
+{
+    struct error err;
+
+    (void)error_set(&err, STATUS_CANCELLED, "interrupted; the next pull goes on from there");
+    pull_fail(p, &err);
 }
 
 /* --- files --- */
@@ -209,6 +220,10 @@ static void pull_finish(struct pull *p)
 /* A file that is there is linked inside, so this calls itself once a file, of a few thousand. */
 static void pull_next_file(struct pull *p)
 {
+    if (p->is_cancelled) { /* while a file that was all there was checked */
+        pull_end_cancelled(p);
+        return;
+    }
     while (p->next < p->files.n && !p->files.all[p->next].is_chosen)
         p->next++;
     if (p->next == p->files.n) {
@@ -262,6 +277,7 @@ static enum transfer_verdict on_list_data(void *arg, const void *data, size_t le
 {
     struct pull *p = arg;
 
+    p->is_list_too_long = len > LIST_MAX_BYTES - p->list.len;
     return buf_append(&p->list, data, len) == STATUS_OK ? TRANSFER_TAKEN : TRANSFER_STOP;
 }
 
@@ -275,8 +291,12 @@ static void on_list_end(void *arg, const struct web_transfer *t, const struct er
     uint64_t delay_ms;
 
     p->listing = NULL;
-    if (err->status == STATUS_OK && pull_choose(p, &why) == STATUS_OK &&
-        pull_make_snapshot(p, &why) == STATUS_OK) {
+    if (p->is_list_too_long) {
+        (void)error_set(&why, STATUS_DATA_LOSS,
+                        "the list of its files has more than %d MB: fetch them otherwise",
+                        LIST_MAX_BYTES >> 20);
+    } else if (err->status == STATUS_OK && pull_choose(p, &why) == STATUS_OK &&
+               pull_make_snapshot(p, &why) == STATUS_OK) {
         pull_next_file(p);
         return;
     }
@@ -354,8 +374,7 @@ enum status pull_start(struct pull **out, const struct pull_config *config, stru
 
 void pull_cancel(struct pull *p)
 {
-    struct error err;
-
+    p->is_cancelled = true;
     if (p->download != NULL) {
         download_cancel(p->download);
         return;
@@ -363,9 +382,8 @@ void pull_cancel(struct pull *p)
     if (p->listing != NULL)
         transfer_cancel(p->listing);
     p->listing = NULL;
-    (void)error_set(&err, STATUS_CANCELLED, "interrupted; the next pull goes on from there");
     if (!p->is_ending)
-        pull_fail(p, &err);
+        pull_end_cancelled(p);
 }
 
 /* --- on a loop of its own --- */

@@ -183,6 +183,12 @@ def resumes(parley, cache):
         assert pathlib.Path(path).read_bytes() == data and hub.bytes_sent - n <= len(data) - (kept - 1) * (256 << 10)
         is_whole(cache, "o/big", {"a.gguf": data})
         shutil.rmtree(cache / "models--o--big")
+        put(partial, data)  # a kill after the marks were cut off: nothing is fetched again
+        n = hub.bytes_sent
+        pull(parley, "hf:o/big")
+        assert hub.bytes_sent == n
+        is_whole(cache, "o/big", {"a.gguf": data})
+        shutil.rmtree(cache / "models--o--big")
         hub.open(hub.bytes_sent + 3_000_000)  # two at once: one fetches, the other waits for it
         n = hub.bytes_sent
         both = [children.start([parley, "pull", "hf:o/big"], stdout=children.subprocess.DEVNULL, stderr=children.subprocess.PIPE, text=True)
@@ -236,6 +242,10 @@ def fails(parley, cache):
         hub.repositories["o/huge"]["a.gguf"].size = 1 << 42
         pull(parley, "hf:o/huge", code=1, says="MB are missing of the file, and the disk of ")
         assert not list((cache / "models--o--huge/blobs").iterdir())
+        for name, files, says in (("o/many", {f"{i}.gguf": File(b"") for i in range(2001)}, "the repository has 2001 files, more than 2000"),
+                                  ("o/long", {"a" * 9_000_000: File(b"")}, "the list of its files has more than 8 MB")):
+            hub.repositories[name], hub.commits[name] = files, COMMIT
+            pull(parley, f"hf:{name}", code=1, says=f"hf:{name}: {says}")
         pull(parley, "hf:o/r", code=1, says="HF_HUB_OFFLINE is set", HF_HUB_OFFLINE="1")
         pull(parley, "hf:o/r", code=1, says="HF_ENDPOINT is to be http(s)://HOST", HF_ENDPOINT="ftp://x")
         pull(parley, "hf:o/r", code=1, says="HF_TOKEN has characters", HF_TOKEN="a\nb")
