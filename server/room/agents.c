@@ -349,8 +349,9 @@ static void room_agent_done(struct room_agent *a, const struct turn_event *event
 
 void room_words_end_nowhere(char *text, size_t len)
 {
-    for (char *at = text; (at = memchr(at, '\0', len - (size_t)(at - text))) != NULL;)
-        *at = '?';
+    for (size_t i = 0; i < len; i++)
+        if (text[i] == '\0')
+            text[i] = '?';
 }
 
 /* Takes what the agent has said since. */
@@ -362,6 +363,8 @@ static void room_agent_read(struct room_agent *a)
 
     while (a->is_answering && reader_next(&a->reader, &event)) {
         if (event.kind == EVENT_PIECE) {
+            if (event.piece.len == 0) /* tokens without text, perhaps before the first byte */
+                continue;
             has_piece = true;
             if (buf_append(&a->words, event.piece.text, event.piece.len) == STATUS_OK) {
                 room_words_end_nowhere(a->words.data + a->words.len - event.piece.len,
