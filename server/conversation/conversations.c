@@ -19,6 +19,7 @@ static const struct limit_kind kind_of_conversations = {"open conversations", "-
 
 enum {
     DRAW_TRIES = 4,
+    PINS_RETRY_MS = 100,
     CONVERSATION_SPARE_BYTES = 512, /* of a conversation: tables, metadata, the allocator's part */
 };
 enum {
@@ -842,15 +843,30 @@ void conversations_clone_event(const struct clone *clone, enum watch_what what, 
         announce(c, what, reason);
 }
 
+static enum conversation_pin conversations_pin(const struct conversations *all,
+                                               const struct conversation_id *id)
+{
+    return all->pin == NULL ? PIN_NONE : all->pin(all->pin_self, id);
+}
+
 bool conversations_is_pinned(const struct conversations *all, const struct conversation_id *id)
 {
-    return all->is_pinned != NULL && all->is_pinned(all->pinned_self, id);
+    return conversations_pin(all, id) != PIN_NONE;
 }
 
 enum status conversation_check_pins(const struct conversation *c, struct error *err)
 {
-    if (!conversations_is_pinned(c->all, &c->id))
+    switch (conversations_pin(c->all, &c->id)) {
+    case PIN_NONE:
         return STATUS_OK;
+    case PIN_UNKNOWN:
+        (void)error_set(err, STATUS_UNAVAILABLE,
+                        "whether a room needs the conversation is being read: come again");
+        err->retry_after_ms = PINS_RETRY_MS;
+        return STATUS_UNAVAILABLE;
+    case PIN_HELD:
+        break;
+    }
     return error_set(err, STATUS_PRECONDITION,
                      "the conversation is an agent's in a room, whose log has its words from here: "
                      "it ends with the room");

@@ -96,6 +96,8 @@ struct conversation {
     bool is_closed;       /* the conversation is not found by id any more */
 };
 
+enum conversation_pin { PIN_NONE, PIN_HELD, PIN_UNKNOWN };
+
 /* A member that is zero stands for the default that its comment names. */
 struct conversations_config {
     size_t max_conversations;    /* 1,000,000 */
@@ -146,10 +148,10 @@ struct conversations {
     struct model_user user;
     struct absent_models absent; /* models of kept conversations that are not served */
     struct keeping_config keeping;
-    /* Whether something that is kept needs this conversation, so that it is neither deleted nor
+    /* Whether something that is kept needs this conversation, so that it is neither closed nor
      * rewound. NULL: nothing does. */
-    bool (*is_pinned)(const void *self, const struct conversation_id *id);
-    const void *pinned_self;
+    enum conversation_pin (*pin)(const void *self, const struct conversation_id *id);
+    const void *pin_self;
     struct list orphans; /* lookups of turns that no daemon goes on with: see orphans.h */
     struct list closing; /* what a pass closes in the journal: see retention.h */
     uint64_t stored_ms;  /* the time of the newest record of earlier processes; 0: unknown yet */
@@ -164,8 +166,10 @@ void conversations_configure(struct conversations *all, size_t max_conversations
 /* Changes when kept conversations leave memory: see struct conversations_config. */
 void conversations_configure_unload(struct conversations *all, uint64_t unload_us,
                                     uint64_t unload_bytes);
-/* PRECONDITION where something that is kept needs the conversation. */
+/* PRECONDITION where something that is kept needs the conversation; UNAVAILABLE while that is not
+ * known. */
 enum status conversation_check_pins(const struct conversation *c, struct error *err) MUST_CHECK;
+/* Whether something that is kept needs the conversation, as far as that is known, or may. */
 bool conversations_is_pinned(const struct conversations *all, const struct conversation_id *id);
 /* Frees what the conversations share. Every conversation must be closed. conversations may be
  * zeroed memory. */

@@ -281,6 +281,11 @@ static void journal_judge(struct journal *j, const struct error *err)
         j->changed(j->changed_arg);
 }
 
+bool journal_is_elsewhere(const struct journal_wait *w)
+{
+    return w->item != NULL && w->item->until_ms != 0;
+}
+
 /* The first of the reads that wait for another process asks again. */
 static void journal_arm_again(struct journal *j)
 {

@@ -69,6 +69,8 @@ typedef void (*journal_found_fn)(void *arg, struct journal_found *found, const s
 enum { JOURNAL_PATIENCE_MS = 10000 };
 void journal_read(struct journal *j, struct journal_wait *w, const struct journal_query *q,
                   journal_found_fn done, void *arg);
+/* Whether another process has had what w waits to read. */
+bool journal_is_elsewhere(const struct journal_wait *w);
 
 /* What a journal that several processes share tells its owner, on the loop. */
 struct journal_sharing {

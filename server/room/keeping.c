@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "agents/message.h"
+#include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -344,7 +345,9 @@ struct rooms_restore {
     struct journal_wait wait;
     struct lookup lookup;
     bool is_looking;
-    struct list pins; /* of struct restored_pin: conversations to be read */
+    bool has_pins;     /* which conversations rooms need is known, or will not be */
+    uint64_t again_us; /* when the journal is asked again; 0: it is being asked, or has answered */
+    struct list pins;  /* of struct restored_pin: conversations to be read */
 };
 
 struct restored_pin {
@@ -642,6 +645,7 @@ static void restore_end(struct rooms_restore *restore)
 
     r->restore = NULL;
     free(restore);
+    room_people_may_come(r);
     for (n = hash_each(&r->by_name, NULL); n != NULL; n = next) {
         next = hash_each(&r->by_name, n);
         restore_go_on(container_of(n, struct room, node));
@@ -734,8 +738,14 @@ static void on_rooms_found(void *arg, struct journal_found *found, const struct 
 
     if (err->status != STATUS_OK) { /* hello stays UNAVAILABLE: what there is, is not known */
         log_error("restore", "room error=\"%s\"", err->text);
+        restore->has_pins = err->status != STATUS_UNAVAILABLE;
+        if (!restore->has_pins) {
+            restore->again_us = env_now_us(r->env) + ROOM_RETRY_MS * (uint64_t)1000;
+            alarm_by(r->alarm, restore->again_us);
+        }
         return;
     }
+    restore->has_pins = true;
     restore_pass(r, found, ROOM_OF_ROOM);
     restore_pass(r, found, ROOM_OF_MEMBER);
     restore_pass(r, found, ROOM_OF_ENTRY);
@@ -746,17 +756,35 @@ static void on_rooms_found(void *arg, struct journal_found *found, const struct 
     restore_next(restore);
 }
 
-void rooms_keep(struct rooms *r, const struct rooms_keeping *keeping)
+static void restore_ask(struct rooms_restore *restore)
 {
     const struct journal_query q = {.by = JOURNAL_KEPT, .number = KEEPER_ROOM};
 
+    restore->again_us = 0;
+    journal_read(restore->rooms->keeping.journal, &restore->wait, &q, on_rooms_found, restore);
+}
+
+void rooms_restore_again(struct rooms *r)
+{
+    struct rooms_restore *restore = r->restore;
+
+    if (restore == NULL || restore->again_us == 0 || r->is_ending)
+        return;
+    if (restore->again_us <= env_now_us(r->env))
+        restore_ask(restore);
+    else
+        alarm_by(r->alarm, restore->again_us);
+}
+
+void rooms_keep(struct rooms *r, const struct rooms_keeping *keeping)
+{
     r->keeping = *keeping;
     if (keeping->journal == NULL)
         return;
     r->restore = xalloc(sizeof(*r->restore));
     *r->restore = (struct rooms_restore){.rooms = r};
     list_init(&r->restore->pins);
-    journal_read(keeping->journal, &r->restore->wait, &q, on_rooms_found, r->restore);
+    restore_ask(r->restore);
 }
 
 void rooms_restore_leave(struct rooms *r)
@@ -775,12 +803,16 @@ void rooms_restore_leave(struct rooms *r)
     free(restore);
 }
 
-bool rooms_pin(const void *rooms, const struct conversation_id *id)
+enum conversation_pin rooms_pin(const void *rooms, const struct conversation_id *id)
 {
     const struct rooms *r = rooms;
     struct hash_node *n = hash_first(&r->by_pin, room_pin_hash(r, id));
 
     while (n != NULL && memcmp(&container_of(n, struct room_pin, node)->id, id, sizeof(*id)) != 0)
         n = hash_next(n);
-    return n != NULL || r->restore != NULL; /* nobody knows yet */
+    if (n != NULL)
+        return PIN_HELD;
+    return r->restore == NULL || r->restore->has_pins || journal_is_elsewhere(&r->restore->wait)
+               ? PIN_NONE
+               : PIN_UNKNOWN;
 }

@@ -59,8 +59,8 @@ void rooms_init(struct rooms *r, const struct env *env, uint64_t (*unix_ms)(void
 void rooms_set_agents(struct rooms *r, struct conversations *all, struct models *models)
 {
     r->conversations = all;
-    all->is_pinned = rooms_pin;
-    all->pinned_self = r;
+    all->pin = rooms_pin;
+    all->pin_self = r;
     r->models = models;
 }
 
@@ -595,6 +595,17 @@ static void room_person_leaves(struct room_person *p, struct rooms *r)
     alarm_by(r->alarm, p->gone_us);
 }
 
+void room_people_may_come(struct rooms *r)
+{
+    struct list restored;
+    struct link *l;
+
+    list_init(&restored);
+    list_move(&r->away, &restored);
+    while ((l = list_pop(&restored)) != NULL)
+        room_person_leaves(container_of(l, struct room_person, away), r);
+}
+
 enum status room_person_restore(struct room_person **out, struct rooms *r, uint32_t principal,
                                 const char *id, const char *name, const uint8_t *proof,
                                 struct error *err)
@@ -614,7 +625,8 @@ enum status room_person_restore(struct room_person **out, struct rooms *r, uint3
     p->acted_us = env_now_us(r->env);
     p->credit_us = ROOM_ACTS_AT_ONCE * act_us;
     hash_add(&r->by_token, &p->node, room_proof_hash(r, p->proof));
-    room_person_leaves(p, r);
+    p->gone_us = UINT64_MAX;
+    list_push(&r->away, &p->away);
     *out = p;
     return STATUS_OK;
 }
@@ -797,13 +809,14 @@ void rooms_tick(void *rooms)
     room_agents_tick(r);
     while ((p = room_first_away(r)) != NULL && p->gone_us <= now)
         room_person_close(p, r);
-    alarm_set(r->alarm, p == NULL ? 0 : p->gone_us);
+    alarm_set(r->alarm, p == NULL || p->gone_us == UINT64_MAX ? 0 : p->gone_us);
     if (!list_is_empty(&r->sleeping))
         alarm_by(r->alarm, now + ROOM_AGENT_SLEEP_MS * (uint64_t)1000);
     if (!list_is_empty(&r->failing))
         alarm_by(r->alarm, now + ROOM_RETRY_MS * (uint64_t)1000);
-    if (!list_is_empty(&r->notified))
+    if (!list_is_empty(&r->notified) && !r->is_ending)
         alarm_by(r->alarm, now);
+    rooms_restore_again(r);
 }
 
 void rooms_drain(void *rooms)

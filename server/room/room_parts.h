@@ -66,10 +66,12 @@ void room_close_if_empty(struct room *room);
 /* Makes a member of what the journal has, without an entry. */
 enum status room_member_restore(struct room_member **out, struct room *room, struct room_person *p,
                                 struct error *err) MUST_CHECK;
-/* Makes a person of what the journal has, which is away, or finds it. */
+/* Makes a person of what the journal has, which is away, or finds it. Its grace begins with
+ * room_people_may_come: until then hello is refused. */
 enum status room_person_restore(struct room_person **out, struct rooms *r, uint32_t principal,
                                 const char *id, const char *name, const uint8_t *proof,
                                 struct error *err) MUST_CHECK;
+void room_people_may_come(struct rooms *r);
 struct room_person *room_person_of(const struct room *room, const char *id);
 void room_notify(struct room *room);
 void room_drop_oldest(struct room *room);
@@ -105,8 +107,12 @@ void room_forget(struct room *room);
 void room_write_leave(struct room_entry *e);
 /* Writes again what could not be written. */
 void rooms_keep_again(struct rooms *r);
+/* Asks the journal once more for what it has, where it could not answer. */
+void rooms_restore_again(struct rooms *r);
 /* UNAVAILABLE until all that the journal has is read. */
 enum status rooms_are_ready(const struct rooms *r, struct error *err) MUST_CHECK;
+/* Whether a room needs this conversation: unknown while the journal's rooms are being read here. */
+enum conversation_pin rooms_pin(const void *rooms, const struct conversation_id *id);
 enum status room_pin_add(struct room *room, const struct conversation_id *id,
                          struct error *err) MUST_CHECK;
 

@@ -279,8 +279,6 @@ void rooms_end(void *rooms);
 void rooms_keep(struct rooms *r, const struct rooms_keeping *keeping);
 /* Reads no more of what the journal has. */
 void rooms_restore_leave(struct rooms *r);
-/* Whether a room needs this conversation. */
-bool rooms_pin(const void *rooms, const struct conversation_id *id);
 /* Sets where agents' conversations are. */
 void rooms_set_agents(struct rooms *r, struct conversations *all, struct models *models);
 void rooms_set_service(struct rooms *r, const struct rooms_service *service, void *self);
