@@ -571,6 +571,20 @@ void journal_release(struct journal *j)
     journal_begin(j);
 }
 
+void journal_drop(struct journal *j)
+{
+    for (; j->n_held > 0; j->n_held--) {
+        struct link *last = list_last(&j->waiting);
+        struct journal_item *item = container_of(last, struct journal_item, link);
+
+        list_remove(last);
+        j->figures.waiting_bytes -= item->size_bytes;
+        journal_found_deinit(&item->found);
+        free(item);
+    }
+    journal_release(j);
+}
+
 /* A small item, which no bound refuses: its owner has a request in flight, of which there are not
  * without bound. */
 static struct journal_item *journal_wait(struct journal *j, struct journal_wait *w,

@@ -50,6 +50,8 @@ enum status journal_append(struct journal *j, const struct journal_record *r, jo
 enum { JOURNAL_MAX_HELD = 256 };
 void journal_hold(struct journal *j);
 void journal_release(struct journal *j);
+/* As journal_release, but none of them is written, and nobody is called. */
+void journal_drop(struct journal *j);
 
 /* A wait for the journal: a member of its owner's struct. */
 struct journal_wait {

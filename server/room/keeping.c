@@ -5,7 +5,8 @@
  * Reading: all of it at the start, in three passes, then the conversations that entries name, one
  * after the other. Failures: an entry that could not be written stays pending, and nobody is told
  * of it; it is written again, in the same order, until that succeeds. Of an entry whose room is
- * gone the journal is told to forget it: a kill came between. */
+ * gone the journal is told to forget it: a kill came between. Each thing names its room's life, so
+ * that a later room of the same name has nothing of an earlier one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@
 #include "server/journal/keeper.h"
 #include "server/room/room_parts.h"
 
-enum { ROOM_BODY_VERSION = 1, ROOM_BODY_BYTES = 8 << 20, ROOM_KEY_BYTES = 256 };
+enum { ROOM_BODY_VERSION = 2, ROOM_BODY_BYTES = 8 << 20, ROOM_KEY_BYTES = 256 };
 enum { ROOM_OF_ROOM = 'r', ROOM_OF_MEMBER = 'm', ROOM_OF_ENTRY = 'e' };
 
 struct room_write {
@@ -67,7 +68,7 @@ static void room_thing_begin(struct room_thing *t, const struct room *room, int 
     t->w = (struct body_writer){.out = &t->body};
     t->w.has_failed = buf_append(&t->body, sum, sizeof(sum)) != STATUS_OK;
     body_put_u32(&t->w, ROOM_BODY_VERSION);
-    body_put_bytes(&t->w, t->record.conversation, sizeof(t->record.conversation));
+    body_put_bytes(&t->w, room->life, sizeof(room->life));
     body_put_text(&t->w, t->record.principal);
     body_put_text(&t->w, t->key);
     body_put_u32(&t->w, (uint32_t)what);
@@ -90,16 +91,23 @@ static enum status room_thing_write(struct room_thing *t, const struct room *roo
     return rc;
 }
 
-/* What cannot be forgotten is forgotten by the next process, which finds no room to it. */
-static void room_thing_forget(const struct room *room, int what, const char *rest)
+static enum status room_thing_unwrite(const struct room *room, int what, const char *rest,
+                                      struct error *err)
 {
     struct room_thing t;
-    struct error err;
 
     room_thing_begin(&t, room, what, rest);
     buf_deinit(&t.body);
     t.record.kind = JOURNAL_FORGET;
-    if (journal_append(room->rooms->keeping.journal, &t.record, NULL, NULL, &err) != STATUS_OK)
+    return journal_append(room->rooms->keeping.journal, &t.record, NULL, NULL, err);
+}
+
+/* What cannot be forgotten is forgotten by the next process, which finds no room to it. */
+static void room_thing_forget(const struct room *room, int what, const char *rest)
+{
+    struct error err;
+
+    if (room_thing_unwrite(room, what, rest, &err) != STATUS_OK)
         log_warn("room_forget", "error=\"%s\"", err.text);
 }
 
@@ -132,7 +140,7 @@ static void room_pin_free(struct room *room, struct room_pin *pin)
 }
 
 /* The room first: what a kill leaves over has no room. */
-void room_forget(struct room *room)
+void room_forget(const struct room *room)
 {
     struct link *l;
 
@@ -142,7 +150,16 @@ void room_forget(struct room *room)
             room_forget_entry(room, container_of(l, struct room_entry, link)->seq);
         for (l = list_first(&room->pending); l != NULL; l = list_next(&room->pending, l))
             room_forget_entry(room, container_of(l, struct room_entry, link)->seq);
+        for (l = list_first(&room->members); l != NULL; l = list_next(&room->members, l))
+            room_thing_forget(room, ROOM_OF_MEMBER,
+                              container_of(l, struct room_member, link)->person->id);
     }
+}
+
+void room_pins_free(struct room *room)
+{
+    struct link *l;
+
     while ((l = list_pop(&room->pins)) != NULL)
         room_pin_free(room, container_of(l, struct room_pin, link));
 }
@@ -153,6 +170,7 @@ enum status room_keep(struct room *room, struct error *err)
 
     if (!room_is_kept(room))
         return STATUS_OK;
+    room->rooms->env->random(room->rooms->env->self, room->life, sizeof(room->life));
     room_thing_begin(&t, room, ROOM_OF_ROOM, "");
     body_put_u64(&t.w, room->rooms->unix_ms());
     return room_thing_write(&t, room, NULL, NULL, err);
@@ -268,12 +286,14 @@ enum status room_keep_entry(struct room *room, struct room_entry *e, struct erro
         rc = room_thing_write(&t, room, on_entry_written, write, err);
     }
     if (rc == STATUS_OK && e->kind == ROOM_LEFT && m == NULL)
-        room_thing_forget(room, ROOM_OF_MEMBER, e->from);
-    journal_release(j);
-    if (rc == STATUS_OK)
+        rc = room_thing_unwrite(room, ROOM_OF_MEMBER, e->from, err);
+    if (rc == STATUS_OK) {
+        journal_release(j);
         e->write = write;
-    else
+    } else { /* one without the other is no state that the room has had */
+        journal_drop(j);
         free(write);
+    }
     return rc;
 }
 
@@ -366,36 +386,61 @@ enum status rooms_are_ready(const struct rooms *r, struct error *err)
     return STATUS_UNAVAILABLE;
 }
 
+/* What the journal says first of a thing. */
+struct restored_thing {
+    struct body_reader body; /* the rest */
+    const struct principal *owner;
+    const char *principal, *key, *room;
+    const uint8_t *life; /* NULL: of version 1, which does not name it */
+};
+
 /* Begins to read what the journal says of a thing. Whether it is one of these. */
-static bool restored_begin(struct body_reader *out, const struct rooms *r,
-                           const struct journal_event *e, int what, struct arena *arena,
-                           const struct principal **ret_owner, const char **ret_room)
+static bool restored_begin(struct restored_thing *ret, const struct rooms *r,
+                           const struct journal_event *e, int what, struct arena *arena)
 {
+    struct body_reader *out = &ret->body;
+    const void *life;
     size_t len;
 
     if (!journal_sum_is_right(e->body, e->size_bytes))
         return false;
     *out = body_begin(e->body + JOURNAL_SUM_BYTES, e->size_bytes - JOURNAL_SUM_BYTES,
                       ROOM_BODY_VERSION, arena);
-    (void)body_take_bytes(out, &len);
-    *ret_owner = r->keeping.find_principal(r->keeping.self, body_take_text(out));
-    (void)body_take_text(out);
+    life = body_take_bytes(out, &len);
+    ret->life = out->version > 1 && len == JOURNAL_ID_BYTES ? life : NULL;
+    ret->principal = body_take_text(out);
+    ret->owner = r->keeping.find_principal(r->keeping.self, ret->principal);
+    ret->key = body_take_text(out);
     if (body_take_u32(out) != (uint32_t)what)
         return false;
-    *ret_room = body_take_text(out);
-    return *ret_owner != NULL;
+    ret->room = body_take_text(out);
+    return ret->owner != NULL;
 }
 
-static enum status restore_room(struct rooms *r, struct body_reader *body, uint32_t principal,
-                                const char *name, struct error *err)
+/* NULL: it is gone. */
+static struct room *restored_room(const struct rooms *r, const struct restored_thing *t)
+{
+    struct room *room = rooms_find(r, t->owner->id, t->room);
+
+    return room == NULL || t->life == NULL || memcmp(t->life, room->life, sizeof(room->life)) == 0
+               ? room
+               : NULL;
+}
+
+static enum status restore_room(struct rooms *r, struct restored_thing *t, struct error *err)
 {
     struct room *room;
 
-    (void)body_take_u64(body);
-    if (body_end(body, err) != STATUS_OK)
+    (void)body_take_u64(&t->body);
+    if (body_end(&t->body, err) != STATUS_OK)
         return err->status;
-    return rooms_find(r, principal, name) != NULL ? STATUS_OK
-                                                  : room_open(&room, r, principal, name, err);
+    if (rooms_find(r, t->owner->id, t->room) != NULL)
+        return STATUS_OK;
+    if (room_open(&room, r, t->owner->id, t->room, err) != STATUS_OK)
+        return err->status;
+    if (t->life != NULL)
+        memcpy(room->life, t->life, sizeof(room->life));
+    return STATUS_OK;
 }
 
 static enum status restore_agent(struct room *room, struct body_reader *body, const char *id,
@@ -540,33 +585,36 @@ static enum status restore_entry(struct room *room, struct body_reader *body, st
 static enum status restore_thing(struct rooms *r, const struct journal_event *e, int what,
                                  struct error *err)
 {
-    const struct principal *owner;
-    struct body_reader body;
-    const char *name;
+    struct restored_thing t;
     struct arena arena;
     struct room *room;
     enum status rc = STATUS_OK;
 
     arena_init(&arena, ROOM_BODY_BYTES);
-    if (restored_begin(&body, r, e, what, &arena, &owner, &name)) {
-        room = rooms_find(r, owner->id, name);
+    if (restored_begin(&t, r, e, what, &arena)) {
         if (what == ROOM_OF_ROOM)
-            rc = restore_room(r, &body, owner->id, name, err);
-        else if (room != NULL)
-            rc = what == ROOM_OF_MEMBER ? restore_member(room, &body, err)
-                                        : restore_entry(room, &body, err);
+            rc = restore_room(r, &t, err);
+        else if ((room = restored_room(r, &t)) != NULL)
+            rc = what == ROOM_OF_MEMBER ? restore_member(room, &t.body, err)
+                                        : restore_entry(room, &t.body, err);
     }
     arena_deinit(&arena);
     return rc;
 }
 
-static void restore_pass(struct rooms *r, const struct journal_found *found, int what)
+/* Whether all of them are there. */
+static bool restore_pass(struct rooms *r, const struct journal_found *found, int what)
 {
     struct error err;
+    bool is_whole = true;
 
-    for (struct link *l = list_first(&found->events); l != NULL; l = list_next(&found->events, l))
-        if (restore_thing(r, container_of(l, struct journal_event, link), what, &err) != STATUS_OK)
-            log_error("restore", "room error=\"%s\"", err.text);
+    for (struct link *l = list_first(&found->events); l != NULL; l = list_next(&found->events, l)) {
+        if (restore_thing(r, container_of(l, struct journal_event, link), what, &err) == STATUS_OK)
+            continue;
+        log_error("restore", "room error=\"%s\"", err.text);
+        is_whole = false;
+    }
+    return is_whole;
 }
 
 /* --- what agents have said --- */
@@ -705,24 +753,17 @@ static void restore_begin_room(struct rooms_restore *restore, struct room *room)
 static void restore_forget(struct rooms *r, const struct journal_event *e)
 {
     const int whats[] = {ROOM_OF_MEMBER, ROOM_OF_ENTRY};
-    const struct principal *owner;
-    struct body_reader body;
+    struct restored_thing t;
     struct arena arena;
-    const char *name;
 
     for (size_t i = 0; i < 2; i++) {
         struct journal_record record = {.kind = JOURNAL_FORGET, .generation = KEEPER_ROOM};
         struct error err;
-        size_t len;
 
         arena_init(&arena, ROOM_BODY_BYTES);
-        if (restored_begin(&body, r, e, whats[i], &arena, &owner, &name) &&
-            rooms_find(r, owner->id, name) == NULL) {
-            body = body_begin(e->body + JOURNAL_SUM_BYTES, e->size_bytes - JOURNAL_SUM_BYTES,
-                              ROOM_BODY_VERSION, &arena);
-            (void)body_take_bytes(&body, &len);
-            record.principal = body_take_text(&body);
-            record.name = body_take_text(&body);
+        if (restored_begin(&t, r, e, whats[i], &arena) && restored_room(r, &t) == NULL) {
+            record.principal = t.principal;
+            record.name = t.key;
             if (journal_append(r->keeping.journal, &record, NULL, NULL, &err) != STATUS_OK)
                 log_warn("room_forget", "error=\"%s\"", err.text);
         }
@@ -735,6 +776,7 @@ static void on_rooms_found(void *arg, struct journal_found *found, const struct 
     struct rooms_restore *restore = arg;
     struct rooms *r = restore->rooms;
     struct hash_node *n;
+    bool is_whole;
 
     if (err->status != STATUS_OK) { /* hello stays UNAVAILABLE: what there is, is not known */
         log_error("restore", "room error=\"%s\"", err->text);
@@ -746,10 +788,11 @@ static void on_rooms_found(void *arg, struct journal_found *found, const struct 
         return;
     }
     restore->has_pins = true;
-    restore_pass(r, found, ROOM_OF_ROOM);
-    restore_pass(r, found, ROOM_OF_MEMBER);
-    restore_pass(r, found, ROOM_OF_ENTRY);
-    for (struct link *l = list_first(&found->events); l != NULL; l = list_next(&found->events, l))
+    is_whole = restore_pass(r, found, ROOM_OF_ROOM);
+    (void)restore_pass(r, found, ROOM_OF_MEMBER);
+    (void)restore_pass(r, found, ROOM_OF_ENTRY);
+    for (struct link *l = is_whole ? list_first(&found->events) : NULL; l != NULL;
+         l = list_next(&found->events, l))
         restore_forget(r, container_of(l, struct journal_event, link));
     for (n = hash_each(&r->by_name, NULL); n != NULL; n = hash_each(&r->by_name, n))
         restore_begin_room(restore, container_of(n, struct room, node));

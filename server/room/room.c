@@ -404,6 +404,7 @@ static void room_free(struct room *room)
     struct rooms *r = room->rooms;
     struct link *l;
 
+    room_forget(room);
     while ((l = list_first(&room->members)) != NULL) {
         struct room_agent *agent = container_of(l, struct room_member, link)->person->agent;
 
@@ -412,7 +413,7 @@ static void room_free(struct room *room)
             room_agent_free(agent);
     }
     assert(list_is_empty(&room->cursors));
-    room_forget(room);
+    room_pins_free(room);
     while ((l = list_pop(&room->log)) != NULL || (l = list_pop(&room->pending)) != NULL)
         room_entry_free(room_entry_at(l), r, room->principal);
     if (room->is_failing)

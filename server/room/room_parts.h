@@ -100,9 +100,11 @@ enum status room_keep(struct room *room, struct error *err) MUST_CHECK;
 enum status room_keep_entry(struct room *room, struct room_entry *e, struct error *err) MUST_CHECK;
 /* Writes the state of a member. */
 enum status room_keep_member(const struct room_member *m, struct error *err) MUST_CHECK;
-/* The journal forgets an entry; the room, whose entries and members are told one by one. */
+/* The journal forgets an entry; the room with its entries and members, one by one. */
 void room_forget_entry(const struct room *room, uint32_t seq);
-void room_forget(struct room *room);
+void room_forget(const struct room *room);
+/* The conversations that the room has needed end with it. */
+void room_pins_free(struct room *room);
 /* The write of an entry that is freed tells nobody. */
 void room_write_leave(struct room_entry *e);
 /* Writes again what could not be written. */

@@ -248,8 +248,9 @@ struct room {
     size_t n_members, n_agents;     /* n_members counts the agents, too */
     const struct room_world *world; /* NULL: the room is its members' own */
     void *world_self;
-    unsigned n_chained; /* answers of agents since a person said something */
-    struct list log;    /* of struct room_entry */
+    unsigned n_chained;             /* answers of agents since a person said something */
+    uint8_t life[JOURNAL_ID_BYTES]; /* of a kept room: no other of its name has had it */
+    struct list log;                /* of struct room_entry */
     size_t n_entries;
     /* Entries that are not durable yet, which nobody is told of; they are behind those of the log.
      */
