@@ -201,6 +201,28 @@ START_TEST(what_is_held_stays_together)
 }
 END_TEST
 
+/* What is dropped is not written, and what was appended before it is. */
+START_TEST(what_is_dropped_is_not_written)
+{
+    struct journal_figures figures;
+
+    start(0);
+    append_all(0, 1);
+    journal_hold(j);
+    append_all(7, 9);
+    journal_drop(j);
+    journal_hold(j);
+    journal_drop(j);
+    append_all(1, 3);
+    run_until(&n_ok, 3);
+    ck_assert_uint_eq(fake.n_records, 3);
+    journal_read_figures(j, &figures);
+    ck_assert_uint_eq(figures.waiting_bytes, 0);
+    stop();
+    ck_assert_int_eq(n_ok, 3);
+}
+END_TEST
+
 /* With a failed transaction all fails that was appended behind it; what comes later does not. */
 START_TEST(a_failure_takes_what_follows)
 {
@@ -311,4 +333,4 @@ END_TEST
 
 SUITE_MAIN("server/journal/journal", reads_let_records_pass, records_share_a_transaction,
            a_failure_takes_what_follows, reads_are_behind_what_was_appended, what_waits_is_bounded,
-           what_is_held_stays_together)
+           what_is_held_stays_together, what_is_dropped_is_not_written)

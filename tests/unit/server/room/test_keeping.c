@@ -1,0 +1,378 @@
+/* Rooms and a journal whose store is in memory: what a later process has of them. The store
+ * outlives the rooms, as a disk does. */
+#include "server/room/rooms.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alarm.h"
+#include "base/alloc.h"
+#include "base/env.h"
+#include "server/access/access.h"
+#include "server/conversation/conversations.h"
+#include "tests/unit/base/suite.h"
+
+enum { KEPT_MAX = 64, KEPT_NAME_MAX = 96, KEPT_BODY_MAX = 512 };
+
+/* The store is the journal's thread's, but between two runs of the loop. */
+static struct memory_store {
+    struct journal_store base;
+    size_t n;
+    struct kept {
+        char name[KEPT_NAME_MAX];
+        char body[KEPT_BODY_MAX];
+        size_t size_bytes;
+    } kept[KEPT_MAX];
+    bool is_elsewhere; /* another process has the rooms */
+    bool is_failing;   /* nothing can be read */
+} store;
+
+static uint64_t now_us;
+static unsigned drawn;
+static uv_loop_t loop;
+static struct journal *j;
+static struct alarm alarm_of_rooms;
+static struct rooms r;
+static struct conversations all; /* there is none */
+static bool is_stopped;
+static const struct principal only = {.name = ""};
+
+static enum status memory_open(struct journal_store **out, const char *dir, struct error *err)
+{
+    *out = &store.base;
+    return STATUS_OK;
+}
+
+static void memory_close(struct journal_store *s)
+{
+}
+
+static void memory_put(const struct journal_record *of)
+{
+    size_t i = 0;
+
+    while (i < store.n && strcmp(store.kept[i].name, of->name) != 0)
+        i++;
+    if (of->kind == JOURNAL_FORGET) {
+        if (i < store.n)
+            store.kept[i] = store.kept[--store.n];
+        return;
+    }
+    ck_assert_uint_lt(i, KEPT_MAX);
+    ck_assert_uint_le(of->size_bytes, KEPT_BODY_MAX);
+    store.n += i == store.n;
+    (void)snprintf(store.kept[i].name, KEPT_NAME_MAX, "%s", of->name);
+    memcpy(store.kept[i].body, of->body, of->size_bytes);
+    store.kept[i].size_bytes = of->size_bytes;
+}
+
+static enum status memory_commit(struct journal_store *s,
+                                 const struct journal_record *const *records, size_t n,
+                                 struct error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        memory_put(records[i]);
+    return STATUS_OK;
+}
+
+static enum status memory_read(struct journal_store *s, const struct journal_query *q,
+                               size_t max_bytes, struct journal_found *out, struct error *err)
+{
+    out->is_elsewhere = store.is_elsewhere;
+    if (store.is_elsewhere || store.is_failing)
+        return error_set(err, STATUS_UNAVAILABLE, "not here, or not now");
+    for (size_t i = 0; i < store.n; i++) {
+        struct journal_event *e;
+
+        if (journal_found_add(&e, out, store.kept[i].size_bytes, err) != STATUS_OK)
+            return err->status;
+        memcpy(e->body, store.kept[i].body, store.kept[i].size_bytes);
+    }
+    return STATUS_OK;
+}
+
+static const struct journal_store_type memory_type = {.name = "memory",
+                                                      .open = memory_open,
+                                                      .close = memory_close,
+                                                      .commit = memory_commit,
+                                                      .read = memory_read};
+
+static uint64_t clock_now_us(void *self)
+{
+    return now_us;
+}
+
+static void clock_random(void *self, void *out, size_t n_bytes)
+{
+    memset(out, 0, n_bytes);
+    memcpy(out, &drawn, n_bytes < sizeof(drawn) ? n_bytes : sizeof(drawn));
+    drawn++;
+}
+
+static const struct env fake_env = {clock_now_us, clock_random, NULL};
+
+static uint64_t wall_ms(void)
+{
+    return 1700000000000 + now_us / 1000;
+}
+
+static const char *name_of(void *self, uint32_t principal)
+{
+    return only.name;
+}
+
+static const struct principal *find_only(void *self, const char *name)
+{
+    return &only;
+}
+
+static bool is_ready(void)
+{
+    return r.restore == NULL;
+}
+
+static void run_until(bool (*holds)(void))
+{
+    while (!holds())
+        (void)uv_run(&loop, UV_RUN_ONCE);
+}
+
+static bool settled;
+
+static void on_settled(void *arg, const struct error *err)
+{
+    settled = true;
+}
+
+static bool is_settled(void)
+{
+    return settled;
+}
+
+/* What was appended is in the store, or was refused. */
+static void settle(void)
+{
+    struct journal_wait w = {NULL};
+
+    settled = false;
+    journal_settle(j, &w, on_settled, NULL);
+    run_until(is_settled);
+}
+
+static void pass_ms(uint64_t ms)
+{
+    now_us += ms * 1000;
+    if (alarm_of_rooms.at_us != 0 && alarm_of_rooms.at_us <= now_us)
+        alarm_ring(&alarm_of_rooms);
+}
+
+/* A process. max_waiting_bytes as of struct journal_config: a forget is refused behind it. */
+static void start(size_t max_waiting_bytes)
+{
+    const struct journal_config config = {
+        .dir = "/nowhere", .type = &memory_type, .max_waiting_bytes = max_waiting_bytes};
+    struct rooms_keeping keeping = {.principal_name = name_of, .find_principal = find_only};
+    struct error err;
+
+    store.base.type = &memory_type;
+    is_stopped = false;
+    now_us += 1000000;
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    ck_assert_int_eq(journal_open(&j, &loop, &config, &err), STATUS_OK);
+    alarm_of_rooms = (struct alarm){.tick = rooms_tick, .owner = &r};
+    rooms_init(&r, &fake_env, wall_ms, &alarm_of_rooms);
+    rooms_set_agents(&r, &all, NULL);
+    keeping.journal = j;
+    rooms_keep(&r, &keeping);
+}
+
+static void on_stopped(void *arg)
+{
+    is_stopped = true;
+}
+
+/* The readers are closed. */
+static void stop(void)
+{
+    rooms_end(&r);
+    rooms_restore_leave(&r);
+    journal_stop(j, on_stopped, NULL);
+    ck_assert_int_eq(uv_run(&loop, UV_RUN_DEFAULT), 0);
+    ck_assert(is_stopped);
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+    rooms_deinit(&r);
+}
+
+static void on_notify(struct room_reader *reader)
+{
+}
+
+static enum status attach(struct room_reader *reader, const char *token)
+{
+    struct error err;
+
+    room_reader_init(reader, &r, on_notify);
+    return room_reader_hello(reader, &only, token, "ann", &err);
+}
+
+static enum status join(struct room_reader *reader, const char *room)
+{
+    struct error err;
+
+    return room_join(reader, room, 0, false, &err);
+}
+
+static enum status say(struct room_reader *reader, const char *room, uint32_t client_seq)
+{
+    const struct room_said said = {.text = "hello", .client_seq = client_seq};
+    struct error err;
+    uint32_t seq;
+
+    return room_say(reader, room, &said, &seq, &err);
+}
+
+/* --- tests --- */
+
+/* Whatever allocation fails, a later process has both the entry and its number, or neither. */
+START_TEST(test_both_or_none)
+{
+    char token[ROOM_TOKEN_CHARS + 1];
+    struct room_reader ann;
+    enum status rc = STATUS_EXHAUSTED;
+
+    for (long n = 0; rc != STATUS_OK; n++) {
+        store.n = 0;
+        start(0);
+        run_until(is_ready);
+        ck_assert_int_eq(attach(&ann, ""), STATUS_OK);
+        ck_assert_int_eq(join(&ann, "den"), STATUS_OK);
+        (void)snprintf(token, sizeof(token), "%s", room_person_token(ann.person));
+        settle();
+        fault_after = n;
+        rc = say(&ann, "den", 1);
+        fault_after = -1;
+        settle();
+        room_reader_close(&ann);
+        stop();
+        start(0);
+        run_until(is_ready);
+        ck_assert_int_eq(attach(&ann, token), STATUS_OK);
+        ck_assert_int_eq(join(&ann, "den"), STATUS_OK);
+        ck_assert_int_eq(say(&ann, "den", 1), STATUS_OK); /* the same, or now */
+        settle();
+        ck_assert_uint_eq(room_next_seq(rooms_find(&r, only.id, "den")), 3);
+        room_reader_close(&ann);
+        stop();
+    }
+}
+END_TEST
+
+/* An ended room leaves nothing, and where the journal could not forget it, a later room of its name
+ * has nothing of it. */
+START_TEST(test_lives)
+{
+    struct room_reader ann;
+    struct error err;
+
+    for (size_t max_waiting_bytes = 0; max_waiting_bytes < 2; max_waiting_bytes++) {
+        store.n = 0;
+        start(max_waiting_bytes);
+        run_until(is_ready);
+        ck_assert_int_eq(attach(&ann, ""), STATUS_OK);
+        ck_assert_int_eq(join(&ann, "den"), STATUS_OK);
+        for (uint32_t i = 1; i <= 3; i++)
+            ck_assert_int_eq(say(&ann, "den", i), STATUS_OK);
+        settle();
+        ck_assert_int_eq(room_leave(&ann, "den", &err), STATUS_OK);
+        settle();
+        ck_assert(max_waiting_bytes != 0 || store.n == 0);
+        ck_assert_int_eq(join(&ann, "den"), STATUS_OK);
+        settle();
+        room_reader_close(&ann);
+        stop();
+        start(0);
+        run_until(is_ready);
+        ck_assert_uint_eq(room_next_seq(rooms_find(&r, only.id, "den")), 2);
+        settle();
+        ck_assert_uint_eq(store.n, 3); /* the room, ann, and her coming */
+        stop();
+    }
+}
+END_TEST
+
+static bool is_known(void)
+{
+    const struct conversation_id id = {{1}};
+
+    return !conversations_is_pinned(&all, &id);
+}
+
+/* Whether a room needs a conversation is unknown while that is being read, and not for ever: where
+ * another process has the rooms, none here is needed. A read that failed comes again. */
+START_TEST(test_unknown)
+{
+    struct conversation c = {.all = &all, .id = {{1}}};
+    struct room_reader ann;
+    struct error err;
+
+    store.n = 0;
+    store.is_failing = true;
+    start(0);
+    ck_assert_int_eq(conversation_check_pins(&c, &err), STATUS_UNAVAILABLE);
+    settle();
+    while (alarm_of_rooms.at_us == 0) /* the read ends behind what was appended */
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    ck_assert_int_eq(conversation_check_pins(&c, &err), STATUS_UNAVAILABLE);
+    ck_assert_int_eq(attach(&ann, ""), STATUS_UNAVAILABLE);
+    room_reader_close(&ann);
+    store.is_failing = false;
+    pass_ms(ROOM_RETRY_MS);
+    run_until(is_ready);
+    ck_assert(is_known());
+    stop();
+    store.is_elsewhere = true;
+    start(0);
+    ck_assert_int_eq(conversation_check_pins(&c, &err), STATUS_UNAVAILABLE);
+    run_until(is_known);
+    ck_assert_int_eq(conversation_check_pins(&c, &err), STATUS_OK);
+    ck_assert_int_eq(attach(&ann, ""), STATUS_UNAVAILABLE);
+    room_reader_close(&ann);
+    stop();
+    store.is_elsewhere = false;
+}
+END_TEST
+
+/* People have their grace from when they can come back, however long the reading took. */
+START_TEST(test_grace_of_restored)
+{
+    char token[ROOM_TOKEN_CHARS + 1];
+    struct room_reader ann;
+
+    store.n = 0;
+    start(0);
+    run_until(is_ready);
+    ck_assert_int_eq(attach(&ann, ""), STATUS_OK);
+    ck_assert_int_eq(join(&ann, "den"), STATUS_OK);
+    (void)snprintf(token, sizeof(token), "%s", room_person_token(ann.person));
+    settle();
+    room_reader_close(&ann);
+    stop();
+    start(0);
+    run_until(is_ready);
+    pass_ms(ROOM_GRACE_MS - 1);
+    ck_assert_int_eq(attach(&ann, token), STATUS_OK);
+    room_reader_close(&ann);
+    pass_ms(ROOM_GRACE_MS);
+    ck_assert_int_eq(attach(&ann, token), STATUS_NOT_FOUND);
+    ck_assert_ptr_null(rooms_find(&r, only.id, "den"));
+    room_reader_close(&ann);
+    settle();
+    ck_assert_uint_eq(store.n, 0);
+    stop();
+}
+END_TEST
+
+SUITE_MAIN("server/room/keeping", test_both_or_none, test_lives, test_unknown,
+           test_grace_of_restored)
