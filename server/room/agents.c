@@ -12,7 +12,7 @@
 #include <strings.h>
 
 #include "agents/message_extras.h"
-#include "agents/reply/reply_format.h"
+#include "agents/reply/reply_parser.h"
 #include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/env.h"
@@ -49,7 +49,9 @@ struct room_agent {
     uint64_t answer;                  /* which one of the rooms */
     uint32_t generation, turn, hears; /* hears: heard, once the turn is complete */
     struct turn_reader reader;
-    struct buf words;
+    struct reply_format format; /* a copy: a model may leave before its reply is read */
+    struct reply_parser *parser;
+    struct buf words;     /* of its reply, without thoughts */
     struct link notified; /* in rooms.notified */
 };
 
@@ -214,6 +216,29 @@ static bool room_agent_look(struct room_agent *a)
     return !a->is_looking;
 }
 
+/* Begins to read a turn of c, whose thoughts the room is not told. */
+static enum status room_agent_listen(struct room_agent *a, struct conversation *c,
+                                     const struct turn_request *request, struct error *err)
+{
+    const struct reply_format *format = c->host.model->info.text.reply_format;
+    struct reply_parser_config config = {.places = {reader_has_token, &a->reader}};
+    enum status rc;
+
+    if (format != NULL) {
+        a->format = *format;
+        config.format = &a->format;
+    }
+    if (reply_parser_open(&a->parser, &config, err) != STATUS_OK)
+        return err->status;
+    reader_init(&a->reader, room_agent_notified, a);
+    rc = conversation_turn(c, request, &a->reader, err);
+    if (rc == STATUS_OK)
+        return STATUS_OK;
+    reply_parser_close(a->parser);
+    a->parser = NULL;
+    return rc;
+}
+
 /* Begins an answer to what was said since the last one. */
 static enum status room_agent_begin(struct room_agent *a, struct error *err)
 {
@@ -234,13 +259,12 @@ static enum status room_agent_begin(struct room_agent *a, struct error *err)
         a->turn = c->host.n_turns + c->host.n_live + 1;
         a->generation = c->host.generation;
         a->hears = room_next_seq(a->room) - 1;
-        reader_init(&a->reader, room_agent_notified, a);
         a->is_answering = true;
         rc = room_keep_member(a->member, err); /* before the turn's own record */
         a->is_answering = false;
     }
     if (rc == STATUS_OK)
-        rc = conversation_turn(c, &request, &a->reader, err);
+        rc = room_agent_listen(a, c, &request, err);
     arena_deinit(&arena);
     return rc;
 }
@@ -309,8 +333,7 @@ static void room_agent_resume(struct room_agent *a)
         a->is_called = true; /* the turn itself was not written */
         return;
     }
-    reader_init(&a->reader, room_agent_notified, a);
-    if (conversation_turn(c, &request, &a->reader, &err) == STATUS_OK) {
+    if (room_agent_listen(a, c, &request, &err) == STATUS_OK) {
         room_agent_begun(a);
     } else {
         a->is_resuming = true;
@@ -324,6 +347,8 @@ static void room_agent_leave_turn(struct room_agent *a)
     if (!a->is_answering)
         return;
     reader_close(&a->reader, STATUS_CANCELLED);
+    reply_parser_close(a->parser);
+    a->parser = NULL;
     list_remove(&a->answering);
     a->is_answering = false;
 }
@@ -354,6 +379,28 @@ void room_words_end_nowhere(char *text, size_t len)
             text[i] = '?';
 }
 
+/* Takes more of the reply, or its end. */
+static enum status room_agent_divide(struct room_agent *a, const struct turn_event *event,
+                                     bool *ret_has_words, struct error *err)
+{
+    struct reply_part part;
+    enum status rc;
+
+    if (event->kind == EVENT_DONE)
+        rc = reply_parser_end(a->parser, err);
+    else
+        rc = reply_parser_add(a->parser, event->piece.text, event->piece.len, err);
+    while (rc == STATUS_OK && reply_parser_next(a->parser, &part)) {
+        if (part.kind != REPLY_TEXT || part.len == 0)
+            continue;
+        if (buf_append(&a->words, part.text, part.len) != STATUS_OK)
+            return error_no_memory(err, a->words.len + part.len, "what an agent says");
+        room_words_end_nowhere(a->words.data + a->words.len - part.len, part.len);
+        *ret_has_words = true;
+    }
+    return rc;
+}
+
 /* Takes what the agent has said since. */
 static void room_agent_read(struct room_agent *a)
 {
@@ -362,20 +409,13 @@ static void room_agent_read(struct room_agent *a)
     bool has_piece = false;
 
     while (a->is_answering && reader_next(&a->reader, &event)) {
-        if (event.kind == EVENT_PIECE) {
-            if (event.piece.len == 0) /* tokens without text, perhaps before the first byte */
-                continue;
-            has_piece = true;
-            if (buf_append(&a->words, event.piece.text, event.piece.len) == STATUS_OK) {
-                room_words_end_nowhere(a->words.data + a->words.len - event.piece.len,
-                                       event.piece.len);
-                continue;
+        if (event.kind == EVENT_PIECE || event.kind == EVENT_DONE) {
+            if (room_agent_divide(a, &event, &has_piece, &err) != STATUS_OK) {
+                reader_cancel(&a->reader);
+                room_agent_done(a, &event, &err);
+            } else if (event.kind == EVENT_DONE) {
+                room_agent_done(a, &event, NULL);
             }
-            reader_cancel(&a->reader);
-            (void)error_no_memory(&err, a->words.len + event.piece.len, "what an agent says");
-            room_agent_done(a, &event, &err);
-        } else if (event.kind == EVENT_DONE) {
-            room_agent_done(a, &event, NULL);
         } else if (event.kind == EVENT_FAILED) {
             err = *event.err; /* it is the reader's */
             room_agent_done(a, &event, &err);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "agents/message.h"
+#include "agents/reply/whole_reply.h"
 #include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/env.h"
@@ -20,6 +21,7 @@
 #include "server/conversation/lookup.h"
 #include "server/journal/body_bytes.h"
 #include "server/journal/keeper.h"
+#include "server/model/model.h"
 #include "server/room/room_parts.h"
 
 enum { ROOM_BODY_VERSION = 2, ROOM_BODY_BYTES = 8 << 20, ROOM_KEY_BYTES = 256 };
@@ -619,6 +621,28 @@ static bool restore_pass(struct rooms *r, const struct journal_found *found, int
 
 /* --- what agents have said --- */
 
+/* What a reply says without its thoughts; the caller frees it. */
+static enum status restored_words(char **out, const struct conversation *c,
+                                  const struct completed_turn *turn, struct error *err)
+{
+    const struct reply_parser_config config = {
+        .format = c->host.model->info.text.reply_format,
+        .places = {completed_turn_has_token, turn},
+    };
+    struct whole_reply reply;
+
+    if (whole_reply_read(&reply, &config, turn->len == 0 ? "" : turn->text, turn->len, err) !=
+        STATUS_OK)
+        return err->status;
+    *out = try_strndup(reply.text.data, reply.text.len);
+    if (*out == NULL)
+        (void)error_no_memory(err, reply.text.len, "what an agent has said");
+    else
+        room_words_end_nowhere(*out, reply.text.len);
+    whole_reply_deinit(&reply);
+    return *out == NULL ? err->status : STATUS_OK;
+}
+
 /* The entries that a conversation has the words of get them. */
 static void restore_words(struct room *room, const struct conversation *c)
 {
@@ -641,14 +665,13 @@ static void restore_words(struct room *room, const struct conversation *c)
             continue;
         memcpy(of.from.id, e->from, sizeof(of.from.id));
         memcpy(of.from.name, e->name, sizeof(of.from.name));
-        words = try_strndup(turn->text, turn->len);
-        if (words == NULL)
-            continue;
-        room_words_end_nowhere(words, turn->len);
-        of.said = (struct room_said){.text = words};
-        if (restored_entry_make(&with, room, &of, &err) != STATUS_OK)
-            with = NULL;
-        free(words);
+        with = NULL;
+        if (restored_words(&words, c, turn, &err) == STATUS_OK) {
+            of.said = (struct room_said){.text = words};
+            if (restored_entry_make(&with, room, &of, &err) != STATUS_OK)
+                with = NULL;
+            free(words);
+        }
         if (with == NULL) {
             log_error("restore", "room error=\"%s\"", err.text);
             continue;
