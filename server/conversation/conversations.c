@@ -187,14 +187,14 @@ static uint64_t idle_since_us(const struct conversation *c, uint64_t now_us)
     return c->host.last_done_us > c->registered_us ? c->host.last_done_us : c->registered_us;
 }
 
-/* UINT64_MAX: never. What came before it was in memory counts only if this process has measured it:
- * the clock of one that has ended closes nothing. */
+/* UINT64_MAX: never, or not while something needs it. What came before it was in memory counts only
+ * if this process has measured it: the clock of one that has ended closes nothing. */
 static uint64_t due_us(const struct conversation *c, uint64_t now_us)
 {
     const uint64_t ttl_ms = conversation_ttl_ms(c);
     const bool is_measured = c->is_idle_known && c->host.n_live == 0;
 
-    if (ttl_ms == 0)
+    if (ttl_ms == 0 || conversations_is_pinned(c->all, &c->id))
         return UINT64_MAX;
     return (is_measured ? c->host.last_done_us : idle_since_us(c, now_us)) + ttl_ms * 1000;
 }

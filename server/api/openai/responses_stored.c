@@ -154,6 +154,8 @@ static enum status stored_response_delete(const struct stored_response *s, struc
     if (s->place.turn < s->conversation->host.n_turns)
         return error_set(err, STATUS_PRECONDITION,
                          "the response is not the last of its conversation");
+    if (conversation_check_pins(s->conversation, err) != STATUS_OK)
+        return err->status;
     buf_init(&body, STORED_MAX_BYTES);
     w = json_writer_begin(&body);
     json_begin_object(&w, NULL);
