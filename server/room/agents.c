@@ -38,9 +38,12 @@ struct room_agent {
     bool is_called;        /* it is to answer once its present answer has ended */
     struct lookup lookup;  /* of its conversation in the journal */
     bool is_looking;
-    bool has_looked;  /* the journal has it no more, if it is not in memory */
+    bool has_looked; /* the journal has answered: */
+    struct error
+        look_error;   /* why it did not say; OK: it has no conversation that is not in memory */
     bool is_resuming; /* it is to go on with the answer that an earlier process had begun */
-    uint64_t patient_until_us; /* up to when it waits for its model */
+    bool is_waiting;  /* its conversation could not be looked for */
+    uint64_t patient_until_us; /* up to when it waits for its model, or the journal */
     struct conversation_id conversation;
     char conversation_text[CONVERSATION_ID_CHARS];
     /* Of its present answer. */
@@ -197,6 +200,7 @@ static void on_room_agent_looked(struct lookup *l, const struct error *err)
 
     a->is_looking = false;
     a->has_looked = true;
+    a->look_error = *err;
     room_agent_notified(a);
 }
 
@@ -289,7 +293,7 @@ static void room_agent_could_not(struct room_agent *a, const struct error *err)
 
     if (err->status == STATUS_UNAVAILABLE && env_now_us(r->env) < a->patient_until_us) {
         log_debug("room_agent", "conversation=%s waits=\"%s\"", a->conversation_text, err->text);
-        a->is_called = !a->is_resuming;
+        a->is_called = a->is_called || !a->is_resuming;
         if (!link_is_on(&a->notified))
             list_push(&r->sleeping, &a->notified);
         return;
@@ -313,6 +317,28 @@ static void room_agent_answer(struct room_agent *a)
         room_agent_could_not(a, &err);
     else
         room_agent_begun(a);
+}
+
+/* The conversation could not be looked for, and may be there: a turn that was begun in it stays
+ * begun. */
+static void room_agent_could_not_look(struct room_agent *a)
+{
+    struct rooms *r = a->room->rooms;
+    const bool is_resuming = a->is_resuming;
+    struct error err = a->look_error;
+
+    a->look_error = (struct error){.status = STATUS_OK};
+    if (r->is_draining)
+        return;
+    if (err.status == STATUS_UNAVAILABLE && !a->is_waiting) {
+        a->is_waiting = true;
+        a->patient_until_us = env_now_us(r->env) + ROOM_AGENT_PATIENCE_US;
+    }
+    room_agent_could_not(a, &err);
+    if (link_is_on(&a->notified))
+        return;
+    a->is_called = a->is_waiting = false;
+    a->is_resuming = is_resuming;
 }
 
 /* Reads an answer that an earlier process had begun. */
@@ -425,6 +451,13 @@ static void room_agent_read(struct room_agent *a)
         room_notify(a->room);
     if (a->is_answering || (!a->is_resuming && !a->is_called) || !room_agent_look(a))
         return;
+    if (a->look_error.status != STATUS_OK &&
+        conversations_get(a->room->rooms->conversations, &a->conversation) == NULL) {
+        room_agent_could_not_look(a);
+        return;
+    }
+    a->look_error.status = STATUS_OK;
+    a->is_waiting = false;
     if (a->is_resuming)
         room_agent_resume(a);
     if (a->is_called && !a->is_resuming && !a->is_answering)
@@ -556,6 +589,8 @@ static enum status invitation_check(const struct room *room, const struct room_i
     if (room->n_agents >= ROOM_MAX_AGENTS)
         return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "room",
                              "a room has at most %d agents: dismiss one", ROOM_MAX_AGENTS);
+    if (room->n_members >= ROOM_MAX_MEMBERS)
+        return room_is_full(err);
     if (strlen(i->system) > ROOM_SYSTEM_MAX_BYTES)
         return error_field(err, "system", "has %zu bytes, it may have %d", strlen(i->system),
                            ROOM_SYSTEM_MAX_BYTES);
@@ -654,6 +689,7 @@ enum status room_invite(struct room_person **out, struct room *room,
         return err->status;
     }
     if (room_member_join(&a->member, room, &a->person, err) != STATUS_OK) {
+        room_pin_drop(room, &a->conversation);
         room_agent_free(a);
         return err->status;
     }
@@ -663,7 +699,13 @@ enum status room_invite(struct room_person **out, struct room *room,
 
 void room_agent_free(struct room_agent *a)
 {
-    if (a->is_answering && !a->room->rooms->is_ending)
+    const struct rooms *r = a->room->rooms;
+    struct conversation *c =
+        r->is_ending ? NULL : conversations_get(r->conversations, &a->conversation);
+
+    if (c != NULL)
+        c->is_pinned = false; /* a room that is kept reads it again */
+    if (a->is_answering && !r->is_ending)
         reader_cancel(&a->reader);
     room_agent_leave_turn(a);
     if (a->is_looking)

@@ -134,7 +134,7 @@ static void room_pin_free(struct room *room, struct room_pin *pin)
     struct conversation *c = conversations_get(r->conversations, &pin->id);
 
     if (!r->is_ending && c != NULL)
-        conversation_close(c, WATCH_CLOSED, "its room has ended");
+        conversation_close(c, WATCH_CLOSED, "its room does not need it");
     else if (!r->is_ending)
         conversations_forget(r->conversations, &pin->id);
     hash_remove(&r->by_pin, &pin->node);
@@ -337,19 +337,32 @@ static uint64_t room_pin_hash(const struct rooms *r, const struct conversation_i
     return hash_bytes(&r->by_pin, 0, id->bytes, sizeof(id->bytes));
 }
 
-static bool room_has_pin(const struct room *room, const struct conversation_id *id)
+static struct room_pin *room_pin_find(const struct room *room, const struct conversation_id *id)
 {
-    for (struct link *l = list_first(&room->pins); l != NULL; l = list_next(&room->pins, l))
-        if (memcmp(&container_of(l, struct room_pin, link)->id, id, sizeof(*id)) == 0)
-            return true;
-    return false;
+    for (struct link *l = list_first(&room->pins); l != NULL; l = list_next(&room->pins, l)) {
+        struct room_pin *pin = container_of(l, struct room_pin, link);
+
+        if (memcmp(&pin->id, id, sizeof(*id)) == 0)
+            return pin;
+    }
+    return NULL;
+}
+
+void room_pin_drop(struct room *room, const struct conversation_id *id)
+{
+    struct room_pin *pin = room_pin_find(room, id);
+
+    if (pin == NULL)
+        return;
+    list_remove(&pin->link);
+    room_pin_free(room, pin);
 }
 
 enum status room_pin_add(struct room *room, const struct conversation_id *id, struct error *err)
 {
     struct room_pin *pin;
 
-    if (room_has_pin(room, id))
+    if (room_pin_find(room, id) != NULL)
         return STATUS_OK;
     pin = try_alloc(1, sizeof(*pin));
     if (pin == NULL)

@@ -670,6 +670,12 @@ void room_member_changed(struct room_member *m)
     room_notify(m->room);
 }
 
+enum status room_is_full(struct error *err)
+{
+    return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "room",
+                         "the room is full: %d are in it", ROOM_MAX_MEMBERS);
+}
+
 /* Makes the person a member, with the entry of its end. */
 enum status room_member_restore(struct room_member **out, struct room *room, struct room_person *p,
                                 struct error *err)
@@ -681,8 +687,7 @@ enum status room_member_restore(struct room_member **out, struct room *room, str
     enum status rc = STATUS_OK;
 
     if (room->n_members >= ROOM_MAX_MEMBERS)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "room",
-                             "the room is full: %d are in it", ROOM_MAX_MEMBERS);
+        return room_is_full(err);
     rc = room_entry_make(&left, room, p, ROOM_LEFT, &gone, err);
     if (rc == STATUS_OK && (m = try_alloc(1, sizeof(*m))) == NULL)
         rc = error_no_memory(err, sizeof(*m), "a member of a room");

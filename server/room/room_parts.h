@@ -41,6 +41,7 @@ void room_person_init(struct room_person *p, const struct rooms *r, enum room_ki
 /* Makes the person a member, and appends the entry of its coming. */
 enum status room_member_join(struct room_member **out, struct room *room, struct room_person *p,
                              struct error *err) MUST_CHECK;
+enum status room_is_full(struct error *err);
 /* Frees m, and the room where it ends with it. why as of room_remove. */
 void room_member_leave(struct room_member *m, const char *why);
 /* Presence or typing has changed. */
@@ -103,6 +104,8 @@ enum status room_keep_member(const struct room_member *m, struct error *err) MUS
 /* The journal forgets an entry; the room with its entries and members, one by one. */
 void room_forget_entry(const struct room *room, uint32_t seq);
 void room_forget(const struct room *room);
+/* The room does not need the conversation after all, which ends. */
+void room_pin_drop(struct room *room, const struct conversation_id *id);
 /* The conversations that the room has needed end with it. */
 void room_pins_free(struct room *room);
 /* The write of an entry that is freed tells nobody. */
