@@ -476,9 +476,51 @@ def log(one, room, last):
     return [f["entry"] for f in one.until("entry", lambda e: e["seq"] == last) if "entry" in f]
 
 
-def durable(parleyd, model, data):
+THINKER = """{% for m in messages %}{{ m.role }}: {{ m.content.split('</think>')[-1] }}
+{% endfor %}{% if add_generation_prompt %}assistant: <think>
+{% endif %}"""
+
+
+def n_living(parley):
+    """How many conversations with echo there are."""
+    page = urllib.request.urlopen(f"http://{parley.http}/metrics", timeout=children.PATIENCE).read().decode()
+    return next(line for line in page.splitlines() if line.startswith("parley_conversations{") and "echo" in line).split()[-1]
+
+
+def full(parley):
+    """A full room takes no agent, and nothing stays of the attempt."""
+    crowd = [Socket(parley, f"Fan {i}") for i in range(64)]
+    for fan in crowd:
+        fan.join("hall")
+    before = n_living(parley)
+    crowd[0].send(invite={"room": "hall", "agent": "echo"})
+    error = crowd[0].until("error")[-1]["error"]
+    assert error["code"] == "RESOURCE_EXHAUSTED" and "full" in error["message"], error
+    assert n_living(parley) == before
+    for fan in crowd:
+        fan.close()
+
+
+def thinks(parley):
+    """An agent that thinks without end has said nothing."""
+    one = Socket(parley, "One")
+    one.join("cell")
+    one.send(invite={"room": "cell", "agent": "thinker", "name": "Thinker", "maxTokens": 20, "policy": "ROOM_POLICY_EVERY_TURN"})
+    one.until("entry", lambda e: e["name"] == "Thinker")
+    one.send(say={"room": "cell", "text": "What is it?", "clientSeq": 1})
+    frames = one.until("entry", of("Thinker"))
+    said = frames[-1]["entry"]
+    assert said["kind"] == "ROOM_ENTRY_KIND_SAID" and not said.get("text") and spoken(frames) == {}, frames
+    items = json.load(urllib.request.urlopen(f"http://{parley.http}/v1/conversations/{said['conversation']}/items?order=asc", timeout=children.PATIENCE))
+    assert items["data"][-1]["content"][-1]["text"], items  # it has thought
+    one.send(leave={"room": "cell"})
+    one.until("left")
+    one.close()
+
+
+def durable(parleyd, model, thinker, data):
     """Two people and a language model in one room: it hears both, answers when named; after kill -9 the room is the same, byte for byte, also amid an answer."""
-    flags = ["--model", f"tiny={model}", "--data", data, "--http", "127.0.0.1:0"]
+    flags = ["--model", f"tiny={model}", "--model", f"thinker={thinker}", "--data", data, "--http", "127.0.0.1:0"]
     with Mortal(parleyd, *flags) as parley:
         ann, bob = Socket(parley, "Ann"), Socket(parley, "Bob")
         assert ann.welcome["durable"] is True, ann.welcome
@@ -499,15 +541,26 @@ def durable(parleyd, model, data):
         assert heard[-4:-1] == ["Ann: It rains.", "Bob: It pours.", "Bob: Tiny, what do you think?"], heard
         assert heard[-1].replace("\0", "?") == said["text"], heard  # this model may say NUL
         before = log(bob, "den", 7)
-        deletion = urllib.request.Request(f"http://{parley.http}/v1/conversations/{said['conversation']}", method="DELETE")
-        try:  # the room's log needs its words
-            urllib.request.urlopen(deletion, timeout=children.PATIENCE)
-            raise AssertionError("the agent's conversation could be deleted")
-        except urllib.error.HTTPError as error:
-            assert error.code == 422 and "room" in error.read().decode(), error
+        for path in f"conversations/{said['conversation']}", f"responses/resp_{said['conversation']}00000001":
+            try:  # the room's log needs its words
+                urllib.request.urlopen(urllib.request.Request(f"http://{parley.http}/v1/{path}", method="DELETE"), timeout=children.PATIENCE)
+                raise AssertionError("the agent's conversation could be deleted")
+            except urllib.error.HTTPError as error:
+                assert error.code == 422 and "room" in error.read().decode(), error
+        ann.join("porch")
+        ann.send(invite={"room": "porch", "agent": "tiny", "name": "Bot"})
+        ann.until("entry", lambda e: e["name"] == "Bot")
+        ann.send(leave={"room": "porch"})  # the room ends, and Bot with it
+        ann.until("left")
+        ann.join("porch")
+        ann.until("entry", lambda e: e["seq"] == 1)
+        thinks(parley)
     with Mortal(parleyd, *flags) as parley:
         ann = back(parley, tokens[0])
         assert log(ann, "den", 7) == before
+        assert [m["name"] for m in ann.join("porch")["members"]] == ["Ann"]
+        ann.send(leave={"room": "porch"})
+        ann.until("left")
         assert ann.say("den", "It rains.", 1) == 4  # once more: it was said
         bob = back(parley, tokens[1])
         snapshot = bob.join("den", afterSeq=7)
@@ -551,14 +604,18 @@ def durable(parleyd, model, data):
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     with children.Daemon(parleyd, "--http", "127.0.0.1:0") as parley:
-        for test in (talk, comes_back, other_wires, by_post, rules, agents, slow, crowd, stops):
+        for test in (talk, comes_back, other_wires, by_post, rules, agents, slow, crowd, full, stops):
             test(parley)
             print(f"{test.__name__}: good", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         apart(parleyd, folder)
         model = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, model], check=True)
-        durable(parleyd, model, os.path.join(folder, "data"))
+        thinker, template = os.path.join(folder, "thinker.gguf"), os.path.join(folder, "thinker.jinja")
+        with open(template, "w", encoding="utf-8") as file:
+            file.write(THINKER)
+        children.run([write_tiny_model, thinker, "8192", "1", template], check=True)
+        durable(parleyd, model, thinker, os.path.join(folder, "data"))
     print("rooms: passed")
 
 

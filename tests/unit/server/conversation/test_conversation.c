@@ -684,6 +684,40 @@ START_TEST(test_update_of_ttl)
 }
 END_TEST
 
+static enum conversation_pin pin_of_all(const void *self, const struct conversation_id *id)
+{
+    return *(const enum conversation_pin *)self;
+}
+
+/* What a room needs, or may need, neither expires nor is rewound. */
+START_TEST(test_pinned)
+{
+    const struct update_request soon = {.has_ttl = true, .ttl_ms = 5000};
+    struct conversation *c = fake_conversation(&s);
+    enum conversation_pin pin = PIN_HELD;
+    struct error err;
+
+    s.all.pin = pin_of_all;
+    s.all.pin_self = &pin;
+    ck_assert_int_eq(update(c, &soon), STATUS_OK);
+    s.now_us += 6000 * 1000;
+    conversations_tick(&s.all);
+    ck_assert_uint_eq(s.all.n, 1);
+    ck_assert_int_eq(conversation_check_pins(c, &err), STATUS_PRECONDITION);
+    ck_assert_int_eq(conversation_rewind(c, 0, &err), STATUS_PRECONDITION);
+    pin = PIN_UNKNOWN;
+    ck_assert_int_eq(conversation_rewind(c, 0, &err), STATUS_UNAVAILABLE);
+    ck_assert_uint_gt(err.retry_after_ms, 0);
+    ck_assert(!conversation_expire(c));
+    pin = PIN_NONE;
+    ck_assert_int_eq(conversation_rewind(c, 0, &err), STATUS_OK);
+    ck_assert_int_eq(update(c, &soon), STATUS_OK);
+    conversations_tick(&s.all);
+    ck_assert_uint_eq(s.all.n, 0);
+    s.all.pin = NULL;
+}
+END_TEST
+
 /* Watchers see conversations open and close, and what the agent does to their clones. */
 START_TEST(test_watched)
 {
@@ -824,6 +858,7 @@ int main(void)
     tcase_add_test(tc, test_update);
     tcase_add_test(tc, test_bad_updates);
     tcase_add_test(tc, test_update_of_ttl);
+    tcase_add_test(tc, test_pinned);
     tcase_add_test(tc, test_watched);
     tcase_add_test(tc, test_idle_size);
     tcase_add_test(tc, test_memory_is_given_back);
