@@ -21,8 +21,8 @@
 #include "base/list.h"
 
 enum {
-    SLAB_BYTES = 16 << 20, /* about; a file has at least one slot */
-    SLAB_MOST_SLOTS = 4096,
+    SLAB_BYTES = 16 << 20, /* about, at least; a file has at least one slot */
+    SLAB_PARTS = 1024,     /* a file has at least this part of all bytes: it keeps a descriptor */
     MOST_SLABS = 1 << 20,
     FAILED_REST_S = 5, /* nothing is written for so long behind a write that failed */
 };
@@ -254,19 +254,29 @@ static struct disk_slot *disk_oldest(const struct kv_disk *d)
     return oldest;
 }
 
+/* How many slots the next slab has where so many bytes are left. */
+static size_t disk_slab_slots(const struct kv_disk *d, size_t left_bytes)
+{
+    const size_t page_bytes = d->config.page_bytes;
+    size_t most_bytes = d->config.size_bytes / SLAB_PARTS, n = 0;
+
+    if (most_bytes < SLAB_BYTES)
+        most_bytes = SLAB_BYTES;
+    while (n < KV_SLAB_MOST_SLOTS && kv_slab_bytes(page_bytes, n + 1) <= left_bytes &&
+           (n == 0 || kv_slab_bytes(page_bytes, n + 1) <= most_bytes))
+        n++;
+    return n;
+}
+
 /* Plans one more slab. False: there is no room, or no memory. */
 static bool disk_grow(struct kv_disk *d)
 {
     const size_t page_bytes = d->config.page_bytes;
-    struct kv_slab_shape shape = {page_bytes, 0, d->config.binding};
+    struct kv_slab_shape shape = {page_bytes, disk_slab_slots(d, d->left_bytes), d->config.binding};
     struct disk_slab slab = {0}, *slabs;
 
     if (d->n_slabs == MOST_SLABS)
         return false;
-    while (shape.n_slots < SLAB_MOST_SLOTS &&
-           kv_slab_bytes(page_bytes, shape.n_slots + 1) <= d->left_bytes &&
-           (shape.n_slots == 0 || kv_slab_bytes(page_bytes, shape.n_slots + 1) <= SLAB_BYTES))
-        shape.n_slots++;
     if (shape.n_slots == 0)
         return false;
     slabs = try_realloc(d->slabs, d->n_slabs + 1, sizeof(*slabs));
@@ -298,7 +308,7 @@ static struct disk_slot *disk_slot_for(struct kv_disk *d, uint64_t owner)
     struct disk_slot *s = NULL;
     struct link *l;
 
-    if (d->n_owners > 1 && o->n >= (d->usage.n_slots + 1) / 2) {
+    if (o->n < d->usage.n_full && o->n >= (d->usage.n_slots + 1) / 2) {
         s = owner_oldest(o);
         if (s == NULL)
             return NULL;
@@ -547,11 +557,19 @@ static enum status make_folder(const char *path, struct error *err)
 static enum status disk_hold_folder(struct kv_disk *d, struct error *err)
 {
     const char *path = d->config.folder;
+    struct stat st;
     enum status rc = make_folder(path, err);
 
     if (rc != STATUS_OK)
         return rc;
     d->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->folder >= 0 && fstat(d->folder, &st) == 0 &&
+        (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0))
+        return error_set(err, STATUS_PRECONDITION,
+                         st.st_uid != geteuid()
+                             ? "%s belongs to another user: 'chown' it, or name another folder"
+                             : "others may write in %s: 'chmod go-w' it, or name another folder",
+                         path);
     if (d->folder >= 0)
         d->lock_file = openat(d->folder, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (d->lock_file < 0)
@@ -633,6 +651,17 @@ static bool disk_add_slab(struct kv_disk *d, struct kv_slab *slab, const struct 
     return true;
 }
 
+/* A file that cannot be read now keeps its room, for a start that can. */
+static void disk_pass_slab(struct kv_disk *d, uint32_t number)
+{
+    char name[KV_SLAB_NAME_BYTES];
+    struct stat st;
+
+    kv_slab_name(name, number);
+    if (fstatat(d->folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        d->left_bytes -= (uint64_t)st.st_size < d->left_bytes ? (size_t)st.st_size : d->left_bytes;
+}
+
 /* The file of that number: its pages, or that there were pages of another revision. A file that is
  * of no use is removed. */
 static enum status disk_open_slab(struct kv_disk *d, uint32_t number, struct error *err)
@@ -648,6 +677,9 @@ static enum status disk_open_slab(struct kv_disk *d, uint32_t number, struct err
         rc = error_no_memory(err, scan.cap * sizeof(*scan.pages), "the index of KV pages on disk");
     } else if (rc == STATUS_OK && disk_add_slab(d, slab, &scan)) {
         slab = NULL; /* d's now */
+    } else if (rc == STATUS_UNAVAILABLE || rc == STATUS_NOT_FOUND) {
+        rc = STATUS_OK;
+        disk_pass_slab(d, number);
     } else {
         for (size_t i = 0; rc != STATUS_OK && i < scan.n; i++) {
             kv_traces_add(d->traces, scan.pages[i].trace, scan.pages[i].owner, true);
@@ -750,19 +782,13 @@ static enum status disk_open_buffers(struct kv_disk *d, struct error *err)
 /* How many pages fit: those of the slabs that are there, and of those that will be. */
 static size_t disk_count_slots(const struct kv_disk *d)
 {
-    size_t n = 0, left_bytes = d->left_bytes, most = 0;
+    const size_t most = disk_slab_slots(d, SIZE_MAX);
+    size_t n = 0, left_bytes = d->left_bytes;
 
     for (size_t i = 0; i < d->n_slabs; i++)
         n += kv_slab_n_slots(d->slabs[i].slab);
-    while (most < SLAB_MOST_SLOTS &&
-           (most == 0 || kv_slab_bytes(d->config.page_bytes, most + 1) <= SLAB_BYTES))
-        most++;
     n += left_bytes / kv_slab_bytes(d->config.page_bytes, most) * most;
-    left_bytes %= kv_slab_bytes(d->config.page_bytes, most);
-    for (size_t k = most; k > 0; k--)
-        if (kv_slab_bytes(d->config.page_bytes, k) <= left_bytes)
-            return n + k;
-    return n;
+    return n + disk_slab_slots(d, left_bytes % kv_slab_bytes(d->config.page_bytes, most));
 }
 
 static enum status disk_start_thread(struct kv_disk *d, struct error *err)

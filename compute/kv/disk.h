@@ -42,7 +42,8 @@ struct kv_disk_usage {
 };
 
 /* Reads the headers of the folder's slabs. Holds the folder until close: UNAVAILABLE while another
- * process does. INVALID where size_bytes has no room for a page. */
+ * process does. INVALID where size_bytes has no room for a page; PRECONDITION where the folder is
+ * another user's, or others may write in it. A file that cannot be opened or read now stays. */
 enum status kv_disk_open(struct kv_disk **out, const struct kv_disk_config *config,
                          struct error *err) MUST_CHECK;
 /* Writes the pages that were given to it, and joins the thread. */
@@ -65,7 +66,7 @@ enum kv_disk_state kv_disk_look(const struct kv_disk *d, const struct kv_key *ke
 void *kv_disk_buffer(struct kv_disk *d);
 /* Writes the page, which is absent, with its key, owner, trace and ids, into an empty slot or in
  * place of the page that was used longest ago. An owner that has half of all slots replaces its
- * own, unless it is the only one. Takes the buffer, also where it writes nothing. */
+ * own, unless no other one has pages. Takes the buffer, also where it writes nothing. */
 void kv_disk_write(struct kv_disk *d, const struct kv_slab_page *page, void *buffer);
 
 /* Begins to read a page that is stored. False: n_reads are under way, or there is no memory. */

@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 
-enum { BLOCK = 4096, HEADER_BYTES = 192, VERSION = 1, MAX_SLOTS = 1 << 16 };
+enum { BLOCK = 4096, HEADER_BYTES = 192, VERSION = 1 };
 
 static const char slab_magic[8] = {'P', 'L', 'Y', 'K', 'V', 'S', 'L', 'B'};
 
@@ -76,8 +76,8 @@ static bool slab_pwrite(int fd, const void *data, size_t n, size_t at)
     return true;
 }
 
-/* False also where the file ends before. */
-static bool slab_pread(int fd, void *out, size_t n, size_t at)
+/* DATA_LOSS: the file ends before. UNAVAILABLE: errno says why. */
+static enum status slab_pread(int fd, void *out, size_t n, size_t at)
 {
     char *to = out;
     ssize_t got;
@@ -87,12 +87,12 @@ static bool slab_pread(int fd, void *out, size_t n, size_t at)
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return false;
+            return got < 0 ? STATUS_UNAVAILABLE : STATUS_DATA_LOSS;
         to += got;
         at += (size_t)got;
         n -= (size_t)got;
     }
-    return true;
+    return STATUS_OK;
 }
 
 static uint32_t slab_head_crc(const struct slab_head *h)
@@ -154,13 +154,16 @@ static enum status slab_scan(const struct kv_slab *s, kv_slab_found_fn found, vo
 {
     const size_t n_bytes = s->shape.n_slots * HEADER_BYTES;
     unsigned char *heads = try_alloc(s->shape.n_slots, HEADER_BYTES);
-    bool is_read;
+    enum status rc;
 
     if (heads == NULL)
         return error_no_memory(err, n_bytes, "the headers of KV pages on disk");
     /* a file that ends within its headers has none behind its end */
-    is_read = slab_pread(s->fd, heads, n_bytes, BLOCK);
-    for (uint32_t i = 0; is_read && i < s->shape.n_slots; i++) {
+    rc = slab_pread(s->fd, heads, n_bytes, BLOCK);
+    if (rc != STATUS_OK)
+        rc = error_set(err, rc, "%s",
+                       rc == STATUS_DATA_LOSS ? "the file is cut short" : strerror(errno));
+    for (uint32_t i = 0; rc == STATUS_OK && i < s->shape.n_slots; i++) {
         struct slot_head h;
 
         memcpy(&h, heads + (size_t)i * HEADER_BYTES, sizeof(h));
@@ -168,7 +171,7 @@ static enum status slab_scan(const struct kv_slab *s, kv_slab_found_fn found, vo
             found(arg, i, &h.page);
     }
     free(heads);
-    return is_read ? STATUS_OK : error_set(err, STATUS_DATA_LOSS, "the file is cut short");
+    return rc;
 }
 
 enum status kv_slab_open(struct kv_slab **out, int dir, uint32_t number, size_t page_bytes,
@@ -185,11 +188,14 @@ enum status kv_slab_open(struct kv_slab **out, int dir, uint32_t number, size_t 
     kv_slab_name(name, number);
     fd = openat(dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
-        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_DATA_LOSS, "%s: %s", name,
-                         strerror(errno));
-    if (!slab_pread(fd, &head, sizeof(head), 0) ||
-        memcmp(head.magic, slab_magic, sizeof(head.magic)) != 0 || head.version != VERSION ||
-        head.crc != slab_head_crc(&head) || head.n_slots == 0 || head.n_slots > MAX_SLOTS)
+        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_UNAVAILABLE, "%s: %s",
+                         name, strerror(errno));
+    rc = slab_pread(fd, &head, sizeof(head), 0);
+    if (rc == STATUS_UNAVAILABLE)
+        (void)error_set(err, rc, "%s: %s", name, strerror(errno));
+    else if (rc != STATUS_OK || memcmp(head.magic, slab_magic, sizeof(head.magic)) != 0 ||
+             head.version != VERSION || head.crc != slab_head_crc(&head) || head.n_slots == 0 ||
+             head.n_slots > KV_SLAB_MOST_SLOTS)
         rc = error_set(err, STATUS_DATA_LOSS, "%s is no slab of KV pages", name);
     if (rc == STATUS_OK) {
         const struct kv_slab_shape shape = {head.page_bytes, head.n_slots, head.binding};
@@ -267,6 +273,7 @@ bool kv_slab_read(const struct kv_slab *s, uint32_t slot, const struct kv_slab_p
                   void *out)
 {
     return s->fd >= 0 &&
-           slab_pread(s->fd, out, s->shape.page_bytes, s->pages_at + slot * s->slot_bytes) &&
+           slab_pread(s->fd, out, s->shape.page_bytes, s->pages_at + slot * s->slot_bytes) ==
+               STATUS_OK &&
            page->crc == page_crc(&page->key, out, s->shape.page_bytes);
 }

@@ -36,6 +36,8 @@ struct kv_slab_shape {
     struct kv_key binding; /* what all pages of the process share, as key has it */
 };
 
+enum { KV_SLAB_MOST_SLOTS = 1 << 20 };
+
 /* A slab whose file is made by the first kv_slab_write, with the mode 0600, in place of one with
  * its number. dir is the folder's descriptor, borrowed. NULL: no memory. */
 struct kv_slab *kv_slab_plan(int dir, uint32_t number, const struct kv_slab_shape *shape);
@@ -44,7 +46,7 @@ typedef void (*kv_slab_found_fn)(void *arg, uint32_t slot, const struct kv_slab_
 
 /* Opens the file of that number, and calls found for each slot that holds a page. A file of another
  * binding or size of pages is DATA_LOSS, behind the same calls; so is a damaged one. NOT_FOUND:
- * there is none. */
+ * there is none. UNAVAILABLE: it cannot be opened or read now, as where no descriptor is free. */
 enum status kv_slab_open(struct kv_slab **out, int dir, uint32_t number, size_t page_bytes,
                          const struct kv_key *binding, kv_slab_found_fn found, void *arg,
                          struct error *err) MUST_CHECK;

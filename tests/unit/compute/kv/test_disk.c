@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -220,6 +221,106 @@ START_TEST(principals_have_halves)
     ck_assert_uint_eq(count(d, 50, 1), 4);
     ck_assert_uint_eq(count(d, 50, 2), 4);
     kv_disk_close(d);
+}
+END_TEST
+
+/* A principal that has no page left takes no half from the others. */
+START_TEST(principals_without_pages_do_not_count)
+{
+    const struct kv_disk_config config = disk_config(8);
+    struct kv_disk *d = open_disk(&config);
+    char name[128];
+    uint8_t zeros[8] = {0};
+    int fd;
+
+    ck_assert(put(d, 0, 2));
+    (void)snprintf(name, sizeof(name), "%s/slab-00000.kv", folder);
+    fd = open(name, O_WRONLY);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(pwrite(fd, zeros, sizeof(zeros), 2 * 4096), sizeof(zeros)); /* its bytes */
+    (void)close(fd);
+    ck_assert(!get(d, 0, 2));
+    for (uint32_t i = 0; i < 20; i++)
+        ck_assert(put(d, i, 1));
+    ck_assert_uint_eq(count(d, 20, 1), 8);
+    kv_disk_close(d);
+}
+END_TEST
+
+/* Files that cannot be opened now are not there, and stay. */
+START_TEST(no_descriptors_remove_no_files)
+{
+    const struct kv_disk_config config = disk_config(8);
+    struct kv_disk *d = open_disk(&config);
+    struct rlimit limit, low;
+    int fds[3];
+
+    for (uint32_t i = 0; i < 8; i++)
+        ck_assert(put(d, i, 0));
+    kv_disk_close(d);
+    for (int i = 0; i < 3; i++) { /* the folder, its lock and its listing */
+        fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        ck_assert_int_ge(fds[i], 0);
+    }
+    for (int i = 0; i < 3; i++)
+        (void)close(fds[i]);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    low = limit;
+    low.rlim_cur = (rlim_t)fds[2] + 1; /* the lowest numbers come first */
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+    d = open_disk(&config);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_uint_eq(count(d, 8, 0), 0);
+    ck_assert(put(d, 9, 0)); /* there is no room: nothing is written */
+    ck_assert_int_eq(look(d, 9, 0), KV_DISK_ABSENT);
+    kv_disk_close(d);
+    d = open_disk(&config);
+    ck_assert_uint_eq(count(d, 8, 0), 8);
+    kv_disk_close(d);
+}
+END_TEST
+
+/* Much room has large files, since each keeps a descriptor; little room has small ones. */
+START_TEST(files_grow_with_the_room)
+{
+    static const size_t rows[][2] = {{1, 16}, {16, 16}, {64, 64}}; /* GiB in all, MiB of a file */
+    char name[128];
+    struct stat st;
+
+    (void)snprintf(name, sizeof(name), "%s/slab-00000.kv", folder);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct kv_disk_config config = disk_config(8);
+        struct kv_disk *d;
+
+        config.size_bytes = rows[i][0] << 30;
+        d = open_disk(&config);
+        ck_assert(put(d, 0, 0));
+        ck_assert_int_eq(stat(name, &st), 0);
+        ck_assert_uint_le((uint64_t)st.st_size, rows[i][1] << 20);
+        ck_assert_uint_gt((uint64_t)st.st_size, (rows[i][1] << 20) - 2 * PAGE);
+        kv_disk_close(d);
+        ck_assert_int_eq(unlink(name), 0);
+    }
+}
+END_TEST
+
+/* A folder in which others may write is refused, with what to do. */
+START_TEST(shared_folders_are_refused)
+{
+    const struct kv_disk_config config = disk_config(8);
+    struct kv_disk *d;
+
+    ck_assert_int_eq(chmod(folder, 0770), 0);
+    ck_assert_int_eq(kv_disk_open(&d, &config, &err), STATUS_PRECONDITION);
+    ck_assert_ptr_nonnull(strstr(err.text, "'chmod go-w' it"));
+    ck_assert_int_eq(chmod(folder, 0755), 0);
+    kv_disk_close(open_disk(&config));
+    if (geteuid() != 0)
+        return;
+    ck_assert_int_eq(chown(folder, 1, (gid_t)-1), 0);
+    ck_assert_int_eq(kv_disk_open(&d, &config, &err), STATUS_PRECONDITION);
+    ck_assert_ptr_nonnull(strstr(err.text, "belongs to another user"));
+    ck_assert_int_eq(chown(folder, 0, (gid_t)-1), 0);
 }
 END_TEST
 
@@ -456,6 +557,10 @@ int main(void)
     tcase_add_test(all, pages_come_back);
     tcase_add_test(all, the_oldest_makes_room);
     tcase_add_test(all, principals_have_halves);
+    tcase_add_test(all, principals_without_pages_do_not_count);
+    tcase_add_test(all, no_descriptors_remove_no_files);
+    tcase_add_test(all, files_grow_with_the_room);
+    tcase_add_test(all, shared_folders_are_refused);
     tcase_add_test(all, other_revisions_go);
     tcase_add_test(all, changed_bytes_are_misses);
     tcase_add_test(all, lost_files_are_misses);
