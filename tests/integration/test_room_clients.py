@@ -17,6 +17,7 @@ from test_cli import Cli, Terminal
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
+from parley.channel import Dialogue  # noqa: E402
 from parley.rooms import attendance  # noqa: E402
 
 
@@ -57,7 +58,9 @@ def talk(direct, cable):
         until("bob is not seen typing", lambda: [m.is_typing for m in ann.members] == [False, False])
         for text, more, word in [("", {}, "text"), ("x" * (1 << 14) + "x", {}, "16384"), ("x", {"reply_to": 99}, "last entry is 4"), ("x", {"quick_replies": ["x" * 65]}, "64")]:
             refused(lambda text=text, more=more: bob.say(text, **more), "INVALID_ARGUMENT", word)
-        assert bob.say("x" * (1 << 14)) == 5
+        held, forget = [], bob._state.forget  # the reader's thread may be at the same entry
+        bob._state.forget = lambda: held.append(bob._changed._is_owned()) or forget()
+        assert bob.say("x" * (1 << 14)) == 5 and held == [True], held
         with parley.rooms.join(direct, "talk", token=bob.token, from_now=True) as tab, parley.rooms.join(direct, "talk", token=bob.token, after=4) as late:
             assert tab.name == bob.name and late.read().seq == 5
             ann.say("to both")
@@ -115,6 +118,20 @@ def cut_off(direct, cable):
             assert away.say(again) == seqs[-1] and [m[0] for m in seen(away, seqs[-1])] == seqs
         assert seen(near, 19) == [(19, "said", "Far", "other words")]
     far.close()
+
+
+def interrupted(direct, cable):
+    """Ctrl-C in leave() ends the connection, too; one that another thread ends is an Error."""
+    room = parley.rooms.join(direct, "interrupted", "Ann")
+    thread, room._changed.wait_for = room._thread, lambda *_: signal.raise_signal(signal.SIGINT)
+    try:
+        room.leave()
+        raise AssertionError("it was not interrupted")
+    except KeyboardInterrupt:
+        assert not thread.is_alive() and room._thread is None
+    closed = Dialogue(direct.links[0], attendance.METHOD, None, None)
+    closed.close()
+    refused(closed.take, "UNAVAILABLE", "closed")
 
 
 def unread(direct, cable):
@@ -275,7 +292,7 @@ def main():
     parleyd, parley_path = sys.argv[1:3]
     with Daemon(parleyd) as daemon, parley.connect(daemon.address) as direct:
         cable = Cable(daemon.address)
-        for test in talk, cut_off, unread:
+        for test in talk, cut_off, interrupted, unread:
             test(direct, cable)
             print(f"{test.__name__}: good", flush=True)
         asyncio.run(by_asyncio(daemon.address, cable))

@@ -150,18 +150,20 @@ class Dialogue(Generic[Q, A]):
 
     def put(self, question: Q) -> None:
         """Sends one message of a question. Does not wait."""
-        if self._call is None:
+        outgoing = self._outgoing  # read once: another thread may close the stream meanwhile
+        if self._call is None or outgoing is None:
             method = self._link.channel.stream_stream(f"/parley.v1.{self._method}", self._serialise, self._parse)
-            outgoing: SimpleQueue[Q | None] = SimpleQueue()
-            self._outgoing = outgoing
+            self._outgoing = outgoing = SimpleQueue()
             self._call = method(iter(outgoing.get, None), metadata=self._link.metadata)
-        assert self._outgoing is not None
-        self._outgoing.put(question)
+        outgoing.put(question)
 
     def take(self) -> A:
         """Waits for the next message of the answer."""
+        call = self._call  # read once: another thread may close the stream meanwhile
+        if call is None:
+            raise Error("UNAVAILABLE", f"the stream of {self._method} is closed")
         try:
-            answer: A = next(self._call)
+            answer: A = next(call)
             return answer
         except StopIteration:
             raise Error("UNAVAILABLE", f"the daemon ended the stream of {self._method}") from None

@@ -182,13 +182,14 @@ class Room:
                 with self._changed:
                     self._until(lambda: self._state.is_settled)
                     answer = self._state.settled()
-                if isinstance(answer, int):
-                    self._state.forget()
-                    return answer
+                    if isinstance(answer, int):
+                        self._state.forget()
+                        return answer
                 try:
                     delay = patience.wait_after(answer)
                 except Error:
-                    self._state.forget()
+                    with self._changed:
+                        self._state.forget()
                     raise
                 sleep(delay)
                 with self._changed:
@@ -207,11 +208,13 @@ class Room:
 
     def leave(self) -> None:
         """Leaves the room. A person who cannot tell the daemon has left after two minutes."""
-        with self._changed:
-            if self._dialogue is not None and self._state.is_in and self._state.ended is None:
-                self._send([pb.RoomsAttachRequest(leave=pb.RoomLeave(room=self._state.room))])
-                self._changed.wait_for(lambda: self._state.ended is not None or self._dialogue is None, LEAVE_S)
-        self.close()
+        try:
+            with self._changed:
+                if self._dialogue is not None and self._state.is_in and self._state.ended is None:
+                    self._send([pb.RoomsAttachRequest(leave=pb.RoomLeave(room=self._state.room))])
+                    self._changed.wait_for(lambda: self._state.ended is not None or self._dialogue is None, LEAVE_S)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Ends the connection. The person is away, and stays in the room for two minutes: see `token`."""

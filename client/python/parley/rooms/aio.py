@@ -190,13 +190,14 @@ class Room:
         self._send([pb.RoomsAttachRequest(typing=pb.RoomTyping(room=self._state.room, on=on))])
 
     async def leave(self) -> None:
-        if self._outgoing is not None and self._state.is_in and self._state.ended is None:
-            self._send([pb.RoomsAttachRequest(leave=pb.RoomLeave(room=self._state.room))])
-            try:
+        try:
+            if self._outgoing is not None and self._state.is_in and self._state.ended is None:
+                self._send([pb.RoomsAttachRequest(leave=pb.RoomLeave(room=self._state.room))])
                 await self._wait(lambda: self._state.ended is not None or self._outgoing is None, monotonic() + LEAVE_S)
-            except Error:
-                pass  # the daemon finds out by itself
-        await self.close()
+        except Error:
+            pass  # the daemon finds out by itself
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         self._is_closed = True
