@@ -330,7 +330,7 @@ static void row_take_error(struct error *out, const Parley__V1__ErrorDetail *m)
 
     if (m != NULL && (m->code == STATUS_INVALID || m->code == STATUS_EXHAUSTED ||
                       m->code == STATUS_PRECONDITION || m->code == STATUS_RANGE ||
-                      m->code == STATUS_UNIMPLEMENTED))
+                      m->code == STATUS_UNIMPLEMENTED || m->code == STATUS_DATA_LOSS))
         status = (enum status)m->code;
     (void)error_set(out, status, "%s",
                     m == NULL || m->message[0] == '\0' ? "the agent failed" : m->message);
