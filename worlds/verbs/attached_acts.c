@@ -231,12 +231,15 @@ static bool acts_may_begin_anew(enum status rc)
     return rc == STATUS_DATA_LOSS || rc == STATUS_NOT_FOUND;
 }
 
-/* RANGE: the rows are too many for one message; nothing was sent. */
+/* *ret_is_long: the rows, at least two, are too many for one message; nothing was sent, and err is
+ * not set. */
 static enum status acts_agent_ask(struct acts_agent *a, struct participant_row *const *rows,
-                                  size_t n, const struct parley_result **out, struct error *err)
+                                  size_t n, const struct parley_result **out, bool *ret_is_long,
+                                  struct error *err)
 {
     enum status rc = STATUS_DATA_LOSS;
 
+    *ret_is_long = false;
     acts_agent_shorten(a, rows, n);
     for (int attempt = 0; attempt < ACTS_MAX_ATTEMPTS && acts_may_begin_anew(rc); attempt++) {
         if (attempt > 0)
@@ -245,8 +248,9 @@ static enum status acts_agent_ask(struct acts_agent *a, struct participant_row *
             return err->status;
         buf_clear(&a->message);
         rc = acts_write(&a->message, a, rows, n, err);
-        if (rc == STATUS_OK && a->message.len > ACTS_BATCH_BYTES && n > 1)
-            return STATUS_RANGE; /* in parts */
+        *ret_is_long = rc == STATUS_OK && a->message.len > ACTS_BATCH_BYTES && n > 1;
+        if (*ret_is_long)
+            return STATUS_RANGE;
         if (rc == STATUS_OK)
             rc = attached_session_ask(&a->session, a->message.data, out, err);
     }
@@ -402,11 +406,11 @@ static void acts_agent_answer(struct acts_agent *a, struct participant_row *cons
     for (size_t from = 0; from < n; from += n_part) {
         const struct parley_result *result = NULL;
         struct error err;
-        enum status rc = STATUS_RANGE;
+        bool is_long = true;
+        enum status rc = STATUS_OK;
 
-        for (n_part = n - from; rc == STATUS_RANGE;
-             n_part = rc == STATUS_RANGE ? n_part / 2 : n_part)
-            rc = acts_agent_ask(a, rows + from, n_part, &result, &err);
+        for (n_part = n - from; is_long; n_part = is_long ? n_part / 2 : n_part)
+            rc = acts_agent_ask(a, rows + from, n_part, &result, &is_long, &err);
         if (rc == STATUS_OK)
             acts_deal(a, rows + from, n_part, result);
         else
