@@ -41,7 +41,7 @@ class Acts:
 def reply_to(row):
     act = row.act
     if act["text"] == "wrong":
-        return act["wrong"]
+        return {"text": "x" * act["length"]} if "length" in act else act["wrong"]
     candidates = act.get("label_candidates") or []
     return {"text": f"{act['text']} {row.agent.turns}", "text_candidates": sorted(candidates), "mood": {"calm": [1, 2]}, "reward": 0.5,
             "metrics": {"length": len(act["text"]), "weighed": [3, 4], "seen": {"sum": 1}, "exs": 1, "deep": {"ppl": [2.0, 4]}}}
@@ -50,6 +50,17 @@ def reply_to(row):
 @parley.agent("few", rows=2)
 class Few(Acts):
     pass
+
+
+@parley.agent("kept", save_every=1)
+class Kept(Acts):
+    """What it saves and restores is of its chats; a world tells its episodes again."""
+
+    def save(self):
+        return b""
+
+    def restore(self, state):
+        pass
 
 
 @parley.agent("single")
@@ -127,6 +138,7 @@ def mapped(fold, argument):
 
 
 if __name__ == "__main__":
-    for what in Few, Single, Pupil, judged, plainly, mapped:
-        threading.Thread(target=parley.serve, args=(what, sys.argv[1]), daemon=True).start()
+    for what in Few, Kept, Single, Pupil, judged, plainly, mapped:
+        threading.Thread(target=parley.serve, args=(what, sys.argv[1]), kwargs={"worlds": what is Pupil}, daemon=True).start()
+    threading.Thread(target=parley.serve, args=(Pupil, sys.argv[1], "wary"), daemon=True).start()
     parley.serve(Acts, sys.argv[1])

@@ -8,6 +8,8 @@ import sys
 import tempfile
 import threading
 
+import grpc
+
 import children
 import harness
 from agent_process import Worker
@@ -212,7 +214,7 @@ class Acts:
         self.log = open(os.path.join(self.folder, "acts.log"), "a+", encoding="utf-8")  # so that the worker writes behind what is there
         env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
         self.process = children.start([sys.executable, ACTS_WORKER, self.client.address, self.dies], env=env, stdout=self.log)
-        wanted = {"acts", "few", "single", "pupil", "judged", "plainly", "mapped"}
+        wanted = {"acts", "few", "kept", "single", "pupil", "wary", "judged", "plainly", "mapped"}
         children.until("they are attached", lambda: wanted <= {m.name for m in self.client.models.List(harness.models.ModelsListRequest()).models
                                                                if m.state == harness.models.MODEL_STATE_READY}, self.process)
 
@@ -316,6 +318,41 @@ def acts_learn(acts, folder):
     for agent, why in ("attached:echo", "takes texts alone"), ("attached:nobody", "nobody"):
         assert why in said(acts.client, "train", "-t", lessons, "-m", agent, "-eps", 1, code=1).stderr
     assert not os.path.exists(".checkpoint") and not os.path.exists(saved + ".checkpoint")
+    acts_refused(acts, lessons, exam, saved)
+
+
+def asked(client, order, *past, system='{"parley.world": {}}'):
+    """A client's own conversation with the agent, after a turn that it imports; returns the reply, or the error."""
+    id = client.open("wary", system=system)
+    client.conversations.Import(harness.conversations.ConversationsImportRequest(conversation=id, turns=[
+        harness.conversations.TranscriptTurn(messages=[harness.content.Message(role="user", text=text)], reply="{}") for text in past]))
+    try:
+        return client.conversations.Ask(harness.conversations.TurnRequest(conversation=id, messages=[harness.content.Message(role="user", text=order)])).message.text
+    except grpc.RpcError as e:
+        return f"{e.code().name}: {e.details()}"
+    finally:
+        client.close(id)
+
+
+def acts_refused(acts, lessons, exam, saved):
+    """An agent that is not served with worlds=True is evaluated; nobody trains it, or has it save or load, not even by an imported talk."""
+    acts.forget()
+    known = json.loads(report(acts.client, "-t", exam, "-m", "attached:wary"))["known"]
+    lessons_before = acts.told("lesson")
+    for flags in ["-im", saved], []:
+        error = said(acts.client, "train", "-t", lessons, "-m", "attached:wary", "-eps", 1, *flags, code=1).stderr
+        assert "worlds=True" in error and error.count("\n") == 1, (flags, error)
+    path = os.path.join(acts.folder, "written")
+    row = {"clone": 1, "turn": 1, "seed": 1, "fresh": True, "heard": [{"text": "q0", "labels": ["spoilt"]}]}
+    past = {**row, "heard": [{"text": "x"}], "past": [[row["heard"], {"text": ""}]]}
+    lesson = '{"do": "act"}\n' + json.dumps(row)
+    for order in [json.dumps({"do": do, "path": path}) for do in ("save", "load")] + [lesson, '{"do": "act"}\n' + json.dumps(past)]:
+        assert "FAILED_PRECONDITION" in asked(acts.client, order) and "worlds=True" in asked(acts.client, order), order
+    for turn in lesson, "no order", '{"do": "act"}\n{}':
+        assert "FAILED_PRECONDITION" in asked(acts.client, json.dumps({"do": "load", "path": path}), turn)
+        assert json.loads(asked(acts.client, '{"do": "begin"}', turn))["parley.world"] == 1
+    assert not os.path.exists(path) and acts.told("lesson") == lessons_before and acts.told("saved") == []
+    assert json.loads(report(acts.client, "-t", exam, "-m", "attached:wary"))["known"] == known
 
 
 def acts_attacked(acts, folder):
@@ -327,6 +364,11 @@ def acts_attacked(acts, folder):
             file.write(json.dumps({"text": "wrong", "labels": ["x"], "episode_done": True, "wrong": wrong}) + "\n")
         error = said(acts.client, "eval", "-t", f"jsonl:{file.name}", "-m", "attached:acts", code=1).stderr
         assert why in error and error.count("\n") == 1, (wrong, error)
+    with open(file.name, "w", encoding="utf-8") as file:  # a reply that the server refuses as too long
+        for _ in range(3):
+            file.write(json.dumps({"text": "wrong", "labels": ["x"], "episode_done": True, "length": 5 << 20}) + "\n")
+    error = said(acts.client, "eval", "-t", f"jsonl:{file.name}", "-m", "attached:acts", "-bs", 2, code=1).stderr
+    assert "the reply would be longer than" in error and error.count("\n") == 1, error
     long, many = "\u00fc\n\"" * 40000, 300
     with open(os.path.join(folder, "long.jsonl"), "w", encoding="utf-8") as file:
         for i in range(many):
@@ -338,14 +380,16 @@ def acts_attacked(acts, folder):
     with open(os.path.join(folder, "die.jsonl"), "w", encoding="utf-8") as file:
         for text in ("a", "b", "die", "c"):
             file.write(json.dumps({"text": text, "labels": [f"{text} {'abdc'.index(text[0]) + 1}"], "episode_done": text == "c"}) + "\n")
-    done = {}
-    thread = threading.Thread(target=lambda: done.update(json.loads(report(acts.client, "-t", f"jsonl:{file.name}", "-m", "attached:acts"))))
-    thread.start()
-    acts.process.wait()
-    acts.log.close()
-    acts.start()
-    thread.join()
-    assert (done["exs"], done["accuracy"]) == (4, 1), done
+    for agent in "attached:acts", "attached:kept":  # another worker gets the turns, or a state that has none of the episodes
+        done = {}
+        thread = threading.Thread(target=lambda: done.update(json.loads(report(acts.client, "-t", f"jsonl:{file.name}", "-m", agent))))
+        thread.start()
+        acts.process.wait()
+        acts.log.close()
+        acts.start()
+        thread.join()
+        assert (done["exs"], done["accuracy"]) == (4, 1), (agent, done)
+        os.remove(acts.dies)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,9 @@
  *   {"do": "save", "path": TEXT}     the agent is to save what it has learned; the reply is {}
  *   {"do": "load", "path": TEXT}     the agent is to load it; the reply is {}
  *
+ * Any client may write this: a worker must refuse save, load and acts with labels, unless who runs
+ * it has allowed that.
+ *
  * A row is {"clone": ID, "turn": N, "seed": N, "heard": [ACT…]}: what the clone has heard since its
  * last reply. With "fresh": true the clone is new, or its episode is; "past" then has the turns of
  * its episode that it has had already, [[ACT…], REPLY] each. */

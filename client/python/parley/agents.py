@@ -9,7 +9,8 @@
 
 In a world of `parley eval` or `train`, a batch of the world is one step. There `parley.act_of(message)`, or `row.act`, is a dict of
 ParlAI's fields: labels, label_candidates, reward, and any others. A reply may be such a dict, too, with text_candidates, metrics, or
-fields of your own; a chat gets its text. `parley train -m attached:NAME` lets it learn from rows that have labels.
+fields of your own; a chat gets its text. With `parley.serve(…, worlds=True)`, `parley train -m attached:NAME` lets it learn from rows
+that have labels, and has it save and load.
 
 `__init__` may take `system`, the system prompt. After a worker is lost, another worker replays the turns through observe and
 self_observe, without act. act must therefore not change state that a later turn needs. The instance is copied before each turn, so
@@ -64,10 +65,10 @@ class Clone:
 class Worker:
     """Carries out the daemon's orders; independent of the transport."""
 
-    def __init__(self, cls: Any, name: str) -> None:
+    def __init__(self, cls: Any, name: str, worlds: bool = False) -> None:
         if not hasattr(cls, "__parley_offer__"):
             raise TypeError(f"{cls!r} is not an agent: decorate it with @parley.agent(NAME)")
-        self.cls, self.name, self.piece_bytes = cls, name, 65536
+        self.cls, self.name, self.worlds, self.piece_bytes = cls, name, worlds, 65536
         self.clones: dict[int, Clone] = {}
         self.takes_system = "system" in inspect.signature(cls).parameters
 
@@ -93,9 +94,7 @@ class Worker:
                 made.restore(order.open.state)
             self.clones[order.open.clone] = Clone(made, order.open.turn)
         elif what == "replay":
-            clone = self.clones[order.replay.clone]
-            clone.agent.observe(order.replay.messages)
-            self.end(clone, order.replay.reply)
+            self.replay(self.clones[order.replay.clone], order.replay)
         elif what == "fork":
             parent = self.clones[order.fork.parent]
             source = parent.agent if parent.before is None else parent.before
@@ -111,8 +110,16 @@ class Worker:
     def made(self, system: str) -> Any:
         asked = asked_of(system)
         if asked is not None:
-            return Troupe(self.cls, asked)
+            return Troupe(self.cls, asked, self.worlds)
         return self.cls(system=system) if self.takes_system else self.cls()
+
+    def replay(self, clone: Clone, turn: pb.AgentCloneReplay) -> None:
+        if isinstance(clone.agent, Troupe):
+            clone.agent.replay(turn.messages, turn.reply)
+            clone.turns += 1
+        else:
+            clone.agent.observe(turn.messages)
+            self.end(clone, turn.reply)
 
     def end(self, clone: Clone, reply: str) -> None:
         if hasattr(clone.agent, "self_observe"):
@@ -225,11 +232,11 @@ class Worker:
         return pb.AgentsAttachRequest(result=pb.AgentStepResult(step=order.step.step, rows=results))
 
 
-def worker_of(what: Any, name: str) -> Any:
-    """Returns what carries out the daemon's orders: it has offer, take and take_at_once."""
+def worker_of(what: Any, name: str, worlds: bool = False) -> Any:
+    """Returns what carries out the daemon's orders: it has offer, take and take_at_once. worlds: as for serve."""
     if hasattr(what, "__parley_worker__"):  # a parley.Policy
         return what.__parley_worker__(name)
-    return Host(what, name) if is_environment(what) else Worker(what, name)
+    return Host(what, name) if is_environment(what) else Worker(what, name, worlds)
 
 
 def is_final(error: Error) -> bool:
@@ -268,9 +275,13 @@ class Tidings:
         sys.stderr.flush()
 
 
-def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, key: str | None = None, tls: wire.Tls = None) -> None:
+def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, key: str | None = None, tls: wire.Tls = None,
+          worlds: bool = False) -> None:
     """Runs an agent or an environment for a daemon until the daemon unloads it. When the daemon becomes unreachable, serve reconnects
-    until the daemon is back. Several processes that serve the same agent share its conversations."""
+    until the daemon is back. Several processes that serve the same agent share its conversations.
+
+    worlds: needed by `parley train -m attached:NAME`. A client that may talk to the agent can then train it and have it read and write
+    files, by save_model and load_model with any path. Without it, labels, saving and loading are refused."""
     from parley.client import Link
 
     link, delay = Link(address, key, tls, 0), 0.05
@@ -280,7 +291,7 @@ def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, ke
     try:
         while True:
             answers: queue.SimpleQueue[pb.AgentsAttachRequest | None] = queue.SimpleQueue()
-            worker = worker_of(agent, name)
+            worker = worker_of(agent, name, worlds)
             answers.put(tidings.offered(worker.offer()))
             call = method(iter(answers.get, None), metadata=link.metadata)
             try:

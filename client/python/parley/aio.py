@@ -284,7 +284,8 @@ def connect(addresses: str | Sequence[str] = wire.DEFAULT_ADDRESS, *, key: str |
     return Server(addresses, key, tls, patience)
 
 
-async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, key: str | None = None, tls: wire.Tls = None) -> None:
+async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, key: str | None = None, tls: wire.Tls = None,
+                worlds: bool = False) -> None:
     """Like parley.serve. act() may also be a coroutine or an async generator, an environment's reset() and step() may be coroutines,
     and a teacher may be an async generator. The rows of a step, or the environments of an order, run concurrently."""
     link = Link(address, key, tls, 0)
@@ -293,7 +294,7 @@ async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "",
     tidings, delay = agents.Tidings(link.address), 0.05
     try:
         while True:
-            worker, call, tasks = agents.worker_of(agent, name), method(metadata=link.metadata), set[asyncio.Task[None]]()
+            worker, call, tasks = agents.worker_of(agent, name, worlds), method(metadata=link.metadata), set[asyncio.Task[None]]()
             newest: asyncio.Task[None] | None = None
             writing = asyncio.Lock()  # gRPC refuses a write during another one
 

@@ -95,16 +95,17 @@ def asked_of(system: str) -> dict[str, Any] | None:
         return None
     try:
         asked = json.loads(system)["parley.world"]
-    except ValueError:
+    except (ValueError, RecursionError):  # any client may write it
         return None
     return asked if isinstance(asked, dict) else None
 
 
 class Troupe:
-    """The clones of a world's thread. It has the methods of an agent, so that a Worker can have it in the place of one."""
+    """The clones of a world's thread. It has the methods of an agent, so that a Worker can have it in the place of one. Any client of the
+    daemon may open such a conversation: what changes the class, or files, is refused unless `may_learn`."""
 
-    def __init__(self, cls: Any, asked: dict[str, Any]) -> None:
-        self.cls, self.asked = cls, asked
+    def __init__(self, cls: Any, asked: dict[str, Any], may_learn: bool) -> None:
+        self.cls, self.asked, self.may_learn = cls, asked, may_learn
         self.agents: dict[int, Any] = {}
         self.order: dict[str, Any] = {}
         self.rows: list[dict[str, Any]] = []  # of the batch that was observed last
@@ -117,12 +118,30 @@ class Troupe:
     def observe(self, messages: Any) -> None:
         order, *rows = messages[-1].text.split("\n")
         self.order, self.rows = json.loads(order), [json.loads(row) for row in rows]
+        self.check()
         for clone in self.order.get("closed", ()):
             self.agents.pop(clone, None)
         for row in self.rows:
             row["messages"] = [Heard(act) for act in row["heard"]]
             self.agents[row["clone"]] = agent = self.clone_of(row)
             agent.observe(row["messages"])
+
+    def check(self) -> None:
+        """Before any agent has seen the batch."""
+        if self.may_learn:
+            return
+        acts = [act for row in self.rows for heard in (row["heard"], *(turn[0] for turn in row.get("past", ()))) for act in heard]
+        if self.order.get("do") in ("save", "load") or any("labels" in act for act in acts):
+            raise Error("FAILED_PRECONDITION", "it is not served to learn, save or load: serve it with parley.serve(…, worlds=True)")
+
+    def replay(self, messages: Any, reply: str) -> None:
+        """Takes a turn that another worker had. A turn that this worker must not take, or that no world has written, loses the clones:
+        a world then tells their episodes again."""
+        try:
+            self.observe(messages)
+            self.self_observe(reply)
+        except Exception:
+            self.agents.clear()
 
     def clone_of(self, row: Mapping[str, Any]) -> Any:
         """Returns a row's agent as it was before the batch."""
