@@ -3,7 +3,6 @@
 
 usage: test_cli.py PARLEY PARLEYD WRITE_TINY_MODEL GOLDEN_DIR [MODEL.gguf]      (any python3; no packages)
 """
-import fcntl
 import json
 import os
 import pty
@@ -63,13 +62,10 @@ class Terminal:
         self.master, slave = pty.openpty()
         self.before = termios.tcgetattr(self.master)
 
-        def become_its_terminal():
-            os.setsid()
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-            for number in signal.SIGINT, signal.SIGQUIT, signal.SIGHUP:  # a shell's background jobs ignore some
-                signal.signal(number, signal.SIG_DFL)
-
-        self.process = children.start([cli.path, *args], stdin=slave, stdout=slave, stderr=slave, env=cli.environment, preexec_fn=become_its_terminal)
+        # Programs make it the process's terminal: to run Python between fork and exec would abort at times where gRPC has threads. A shell's
+        # background jobs ignore some of the signals.
+        at_it = ["setsid", "--ctty", "env", "--default-signal=INT,QUIT,HUP", cli.path, *args]
+        self.process = children.start(at_it, stdin=slave, stdout=slave, stderr=slave, env=cli.environment)
         os.close(slave)
         self.raw, self.shown, self.seen = b"", "", 0
 
