@@ -43,8 +43,7 @@ static const struct verb verbs[] = {
     {"status", "[OPTION]…", "Show the server's state: conversations, memory, batches, KV pages.",
      status_run},
     {"models", "[list DIR | rm NAME…] [OPTION]…",
-     "List the server's models, or a folder's without a server; rm removes models from the hub's "
-     "cache.",
+     "List the server's models, or a folder's; rm removes models from the hub's cache.",
      models_or_files_run},
     {"pull", "hf:OWNER/REPO[:QUANT]… [OPTION]…",
      "Fetch a model of the Hugging Face hub into its cache; needs no server.", pull_verb_run},
