@@ -31,6 +31,7 @@ OPTIONS = {"--max-conversations": "300", "--max-sessions": "6", "--max-queue": "
 ELSEWHERE = {"gRPC calls in flight", "Connect calls in flight", "constraints that are compiled", "bytes of constraints of running replies", "names of conversations", "stored responses", "replies under an Idempotency-Key",
              "bytes of replies under an Idempotency-Key", "sequences of KServe", "groups of Registry", "bytes of values in groups of Registry",
              "rooms", "people in rooms", "bytes of rooms' logs",
+             "people of the chat service", "bytes of the chat service's messages",
              "keys of Store", "tasks of Work", "bytes of payloads and results of Work", "workers of Work", "functions of Work", "attached workers"}
 
 

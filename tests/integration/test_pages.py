@@ -136,7 +136,7 @@ def test_what_pages_promise(daemon):
     """docs/determinism.md: a reply alone and beside seven others has one checksum. docs/pages.md: the second answer finds its prompt."""
     sums = re.findall(r"^[0-9a-f]{64} ", shell(blocks_of("determinism.md", "ask()"), daemon), re.MULTILINE)
     assert len(sums) == 2 and sums[0] == sums[1] != hashlib.sha256().hexdigest() + " ", sums  # of something
-    first, second = re.findall(r'"cached_tokens":(\d+)', shell(blocks_of("pages.md", "body="), daemon))
+    first, second = re.findall(r'"cached_tokens":(\d+)', shell(blocks_of("pages.md", 'grep -o \'"usage"'), daemon))
     assert int(first) == 0 and int(second) >= 16, (first, second)
 
 

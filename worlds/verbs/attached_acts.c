@@ -35,7 +35,7 @@ struct acts_agent {
     struct participant_type type; /* has the agent's name */
     char name[80];
     struct attached_agent_config config;
-    const struct connection_options *connection;
+    struct connection_options connection; /* its own copy: threads read it later */
     struct parley_channel *channel;
     struct attached_session session;
     uint64_t generation; /* number of conversations so far */
@@ -463,10 +463,10 @@ static enum status acts_agent_share(struct participant **out, struct participant
         *out = participant_ref(p);
         return STATUS_OK;
     }
-    channel = connection_open(a->connection); /* prints the error itself */
+    channel = connection_open(&a->connection); /* prints the error itself */
     if (channel == NULL)
         return error_set(err, STATUS_UNAVAILABLE, "no server is connected");
-    rc = attached_acts_open(out, &takes_acts, channel, a->connection, &a->config, err);
+    rc = attached_acts_open(out, &takes_acts, channel, &a->connection, &a->config, err);
     if (rc == STATUS_OK && !takes_acts)
         rc = error_set(err, STATUS_PRECONDITION, "another worker takes texts alone");
     if (rc != STATUS_OK)
@@ -524,7 +524,7 @@ enum status attached_acts_open(struct participant **out, bool *ret_takes_acts,
     a->type.name = a->name;
     participant_init(&a->base, &a->type);
     a->config = *config;
-    a->connection = connection;
+    a->connection = *connection;
     a->channel = a->session.channel = channel;
     buf_init(&a->message, ACTS_MESSAGE_BYTES);
     buf_init(&a->closed, ACTS_TALK_BYTES);
