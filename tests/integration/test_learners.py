@@ -402,6 +402,9 @@ def test_checkpoints_are_refused(folder):
 # --- preprocessed data ---
 
 
+RATES = "seconds", "exps", "ups"  # by the clock
+
+
 def write_episodes(path, seed, n=150):
     """Of three turns: what an agent hears is the history too."""
     chance = random.Random(seed)
@@ -425,7 +428,7 @@ def test_preprocessed(folder):
             path = folder / "again.gguf"
             path.unlink(missing_ok=True)
             done = parley("train", "-t", task, "--agent", kind, *words, "-mf", path, "-dt", "train:ordered", "--json", *more, status=status)
-            return done.stderr if status else (path.read_bytes(), [{k: v for k, v in line.items() if "_s" not in k and k != "seconds"} for line in lines(done)])
+            return done.stderr if status else (path.read_bytes(), [{k: v for k, v in line.items() if "_s" not in k and k not in RATES} for line in lines(done)])
 
         model.write_bytes(trained(f"parlai:{source}", "-eps", 1)[0])
         built = json.loads(parley("build-data", "-t", f"parlai:{source}", "--datafile", data, "--preprocess", "true", "--model", model, *bounds, "--json").stdout)
