@@ -159,7 +159,7 @@ for what; do
     fidelity) by_python fidelity.py ;;
     gemma) python3 "$here/gemma.py" "$build" ;;
     verify) PARLEY_TEST_SECONDS=3600 by_python verify.py ;;
-    long-session) python3 "$here/long_session.py" "$build" "$model" ;;
+    long-session) by_python long_session.py ;;
     marks) by_python marks.py ;;
     refused) by_python refused.py ;;
     quotas) by_python quotas.py ;;
