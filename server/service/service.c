@@ -687,11 +687,11 @@ static uint64_t service_pool_idle_us(const struct service_pool *pool)
 
 static void service_pool_tick(struct service_pool *pool, uint64_t now)
 {
-    while (service_pool_timeout_us(pool) <= now)
-        service_user_time_out(service_user_waiting(list_first(&pool->waiting)));
-    while (service_pool_notice_us(pool) <= now)
+    while (service_pool_notice_us(pool) <= now) /* first, also where both are due */
         service_user_tell(container_of(list_pop(&pool->unnoticed), struct service_user, unnoticed),
                           notice_text, NULL, NULL, 0);
+    while (service_pool_timeout_us(pool) <= now)
+        service_user_time_out(service_user_waiting(list_first(&pool->waiting)));
     while (service_pool_idle_us(pool) <= now)
         scene_time_out(container_of(list_first(&pool->scenes), struct scene, link));
 }
@@ -709,8 +709,9 @@ static uint64_t service_next_us(const struct chat_service *s)
     return next == UINT64_MAX ? 0 : next;
 }
 
-/* Does what is due, and removes those who cannot go on: the end of each entry from outside. What is
- * done in one pool may move people to another, before it or behind it. */
+/* Acts on all deadlines that have passed, and removes users who are marked as doomed. The
+ * functions of service.h end with it. An act in one pool may move users to any other pool, so the
+ * next deadline is computed when all pools have acted. */
 static void service_settle(struct chat_service *s)
 {
     const uint64_t now = env_now_us(s->config.env);

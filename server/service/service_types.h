@@ -102,7 +102,7 @@ struct chat_service {
     struct list users, away, doomed;              /* of struct service_user */
     struct shared_limit n_users, bytes;
     size_t n_waiting, n_tasks, n_away;
-    uint64_t n_places; /* given to those who wait */
+    uint64_t n_places; /* numbers of waiting places that were given out so far; they rise */
     uint64_t n_said, n_tasks_begun, n_tasks_failed, n_timed_out;
     bool is_draining, has_ended;
     bool is_woken; /* the agents have work */

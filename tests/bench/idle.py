@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What stored conversations cost that nobody uses: the memory of a daemon that has many of them, and the time of turns at random among them
-beside turns of one conversation for each client in a daemon that has no others, in turns. The conversations are written into the journal by SQL, each with its
+beside turns of a thousand conversations in a daemon that has no others, in turns. The conversations are written into the journal by SQL, each with its
 chain of hashes, as copies of one with two turns that a daemon has written.
 
 usage: idle.py BUILD_DIR MODEL.gguf [--stored N] [--turns N] [--unload-size MIB] [--data FOLDER] [--model] [--json]
@@ -99,8 +99,8 @@ def main():
         said |= {"stored": len(ids), "written_s": time.monotonic() - begun, "file_mib": os.path.getsize(many + "/journal.db") / (1 << 20)}
         alone, beside = daemon(o, few, *bound), daemon(o, many, *bound)
         with alone as one, beside as other:
-            mine = [one.open(name) for _ in range(N_AT_ONCE)]
-            ask_all(one, mine * 10, tokens)
+            mine = [one.open(name) for _ in range(64 * N_AT_ONCE)]  # so that turns seldom wait for one of their own conversation
+            ask_all(one, mine, tokens)
             ask_all(other, chance.sample(ids, min(200, len(ids))), tokens)
             said |= {"one_mib": mib(alone), "started_mib": mib(beside)}
             assert listed(other) == len(ids)
@@ -109,10 +109,10 @@ def main():
             for i in range(N_ROUNDS):
                 for is_many in (i % 2 == 0, i % 2 != 0):
                     n = o.turns // N_ROUNDS
-                    times[is_many] += ask_all(other, chance.choices(ids, k=n), tokens) if is_many else ask_all(one, [mine[k % N_AT_ONCE] for k in range(n)], tokens)
+                    times[is_many] += ask_all(other, chance.choices(ids, k=n), tokens) if is_many else ask_all(one, chance.choices(mine, k=n), tokens)
                 memory.append(mib(beside))
                 if not o.json:
-                    print(f"{(i + 1) * (o.turns // N_ROUNDS):,} turns: {memory[-1]:.1f} MiB, with one for each client {mib(alone):.1f}", flush=True)
+                    print(f"{(i + 1) * (o.turns // N_ROUNDS):,} turns: {memory[-1]:.1f} MiB, the daemon with few {mib(alone):.1f}", flush=True)
     said |= {"memory_mib": memory, "growth_mib": memory[-1] - memory[N_ROUNDS // 2 - 1]}
     for of, key in ((0.5, "p50"), (0.99, "p99")):
         there, here = percentile(times[True], of), percentile(times[False], of)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|schema-pairs|real-schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|rooms|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|idle|starspace|preprocess|dynamic-batching|env|agents|baselines|coding-agents|optim|rpc|gym|work|long-session|kv-disk|durable|verify]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|schema-pairs|real-schemas|hostile|constrained|choices|thread_pool|worlds|eval|teacher|replay|marks|refused|quotas|rooms|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|idle|starspace|preprocess|dynamic-batching|env|agents|baselines|coding-agents|optim|rpc|gym|work|long-session|kv-disk|durable|verify]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--files FILE,…] [--reference FILE] [--out FOLDER]
@@ -35,6 +35,20 @@ baselines() {
     PYTHONPATH=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 "$python" "$here/baselines.py" "$build" "$@"
 }
 
+# kv_disk_faults KILLS [FLIPS]: how often the store of KV pages is killed, and its bytes are changed
+kv_disk_faults() {
+    local flips=${2-10000}
+    PARLEY_KV_KILLS=$1 PARLEY_KV_FLIPS=$flips "$build/tests/unit/compute/test_compute_kv_disk"
+    PARLEY_KV_FLIPS=$((flips / 50)) "$build/tests/unit/agents/lm/test_agents_lm_disk"
+}
+
+# durable [KILLS [TURNS]]
+durable() {
+    "$here/../integration/venv.sh"
+    PARLEY_STUBS=$PWD/build/venv/stubs PARLEY_PACKAGE=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 PARLEY_TEST_SECONDS=86400 \
+        build/venv/bin/python "$here/../history/test_durable.py" "$build/parleyd" "$build/tests/integration/write_tiny_model" "${1-1000}" "${2-43}"
+}
+
 case ${1-} in
 --peer) by_python compare.py "$@"; exit ;;
 --openvino)
@@ -53,25 +67,9 @@ baselines)
     baselines "${@:2}"
     exit
     ;;
-idle)
-    by_python idle.py "${@:2}"
-    exit
-    ;;
-kv-disk) # [kills] [flips]: with figures, how often the store is killed and changed instead
-    if [ -n "${2-}" ]; then
-        PARLEY_KV_KILLS=$2 PARLEY_KV_FLIPS=${3-10000} "$build/tests/unit/compute/test_compute_kv_disk"
-        PARLEY_KV_FLIPS=$((${3-10000} / 50)) "$build/tests/unit/agents/lm/test_agents_lm_disk"
-        exit
-    fi
-    PYTHONPATH=$here/../integration PYTHONDONTWRITEBYTECODE=1 python3 "$here/kv_disk.py" "$build" "$model" "$(shaped 1B Q4_K_M)"
-    exit
-    ;;
-durable)
-    "$here/../integration/venv.sh"
-    PARLEY_STUBS=$PWD/build/venv/stubs PARLEY_PACKAGE=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 PARLEY_TEST_SECONDS=86400 \
-        build/venv/bin/python "$here/../history/test_durable.py" "$build/parleyd" "$build/tests/integration/write_tiny_model" "${2-1000}" "${3-43}"
-    exit
-    ;;
+idle) case ${2-} in -*) by_python idle.py "${@:2}"; exit ;; esac ;;
+kv-disk) case ${2-} in [0-9]*) kv_disk_faults "${@:2}"; exit ;; esac ;;
+durable) case ${2-} in [0-9]*) durable "${@:2}"; exit ;; esac ;;
 history) by_python ../history/bench.py "${@:2}"; exit ;;
 replay)
     if [ "${2-}" = --reverb ]; then
@@ -130,6 +128,12 @@ for what; do
         rm -r "$data"
         [ $status = 0 ] || exit $status
         ;;
+    idle) by_python idle.py ;;
+    kv-disk)
+        file=$(shaped 1B Q4_K_M)
+        PYTHONPATH=$here/../integration PYTHONDONTWRITEBYTECODE=1 python3 "$here/kv_disk.py" "$build" "$model" "$file"
+        ;;
+    durable) durable ;;
     rooms) python3 "$here/rooms.py" "$build" "$model" ;;
     http) python3 "$here/bench_http.py" "$build" "$model" ;;
     clients) python3 "$here/../clients/run.py" "$build" "$model" ;;
@@ -196,6 +200,9 @@ for what; do
     dynamic-batching) python3 "$here/dynamic_batching.py" "$build" ;;
     starspace) python3 "$here/starspace.py" "$build" ;;
     preprocess) python3 "$here/preprocess.py" "$build" ;;
-    *) printf 'no bench is called %s; there are: echo, attend, engine, products, types, load, conversation, draft, policy, grouped, rhythm, http, clients, load_tools, schemas, schema-pairs, real-schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, fidelity, gemma, stall, report, page, agreement, drive, journal, idle, starspace, preprocess, dynamic-batching, agents, baselines, coding-agents, optim, rpc, gym, work, long-session, kv-disk\n' "$what" >&2; exit 2 ;;
+    *)
+        printf 'no bench is called %s; there are: %s\n' "$what" "$(sed -n '3s/.*MODEL.gguf \[\([^]]*\)\].*/\1/p' "$0" | sed 's/|/, /g')" >&2
+        exit 2
+        ;;
     esac
 done

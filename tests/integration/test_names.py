@@ -168,15 +168,14 @@ def resumes(parley, cache):
             hub.open(gate)
             process = children.start([parley, "pull", "hf:o/big"], stdout=children.subprocess.DEVNULL, stderr=children.subprocess.PIPE, text=True)
             children.until("the gate", lambda gate=gate: hub.bytes_sent == gate, process)
-            if i == 10:
-                children.until("what was sent is kept", lambda: partial.read_bytes()[len(data):].count(1) > kept, process)
+            children.until("some of what was sent is kept", lambda: partial.exists() and partial.read_bytes()[len(data):].count(1) > kept, process)
             process.send_signal(signal.SIGINT if i == 5 else signal.SIGKILL)
             said = process.communicate()[1]
             assert process.returncode != 0 and ("hf:o/big: interrupted; the next pull goes on from there" in said) == (i == 5), said
             marks = partial.read_bytes()[len(data):]
-            assert marks.count(1) >= kept and not (cache / "models--o--big/refs").exists()
+            assert marks.count(1) > kept and not (cache / "models--o--big/refs").exists()
             kept = marks.count(1)
-        assert kept > 10
+        assert kept >= 10
         n = hub.bytes_sent
         hub.open()
         path = pull(parley, "hf:o/big", says="going on at ").strip()
@@ -191,12 +190,12 @@ def resumes(parley, cache):
         shutil.rmtree(cache / "models--o--big")
         hub.open(hub.bytes_sent + 3_000_000)  # two at once: one fetches, the other waits for it
         n = hub.bytes_sent
-        both = [children.start([parley, "pull", "hf:o/big"], stdout=children.subprocess.DEVNULL, stderr=children.subprocess.PIPE, text=True)
-                for _ in range(2)]
-        children.until("one to fetch", lambda: hub.bytes_sent == n + 3_000_000, *both)
-        hub.open()
-        said = [process.communicate()[1] for process in both]
-        assert [process.returncode for process in both] == [0, 0], said
+        with tempfile.TemporaryFile() as said:
+            both = [children.start([parley, "pull", "hf:o/big"], stdout=children.subprocess.DEVNULL, stderr=said) for _ in range(2)]
+            children.until("one to fetch", lambda: hub.bytes_sent == n + 3_000_000, *both)
+            children.until("the other to wait", lambda: b"another program fetches a.gguf; waiting" in os.pread(said.fileno(), 1 << 16, 0), *both)
+            hub.open()
+            assert [process.wait(PATIENCE) for process in both] == [0, 0], os.pread(said.fileno(), 1 << 16, 0)
         assert hub.bytes_sent - n == len(data)
 
 

@@ -275,13 +275,15 @@ def over_pipes(parley_path, direct, address, cable):
 def over(parleyd):
     """A daemon that goes, and one without that person: an error says so, in time."""
     with Daemon(parleyd) as daemon:
-        server = parley.connect(daemon.address, patience=0.2)
+        cable = Cable(daemon.address)
+        server = parley.connect(cable.address, patience=0.2)
         room = parley.rooms.join(server, "over", "Ann")
         room.say("hello")
     assert seen(room, 2)[-1][3] == "hello"
     refused(lambda: room.read(), "UNAVAILABLE", "")
     refused(lambda: room.say("again"), "UNAVAILABLE", "")
-    with Daemon(parleyd, listen=daemon.address):
+    with Daemon(parleyd) as other:
+        cable.there = other.address.rsplit(":", 1)
         server.links[0].patience = children.PATIENCE
         refused(lambda: room.read(), "NOT_FOUND", "token")
     room.leave()

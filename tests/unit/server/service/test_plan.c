@@ -26,7 +26,7 @@ static enum status open_text(struct service_plan **out, const char *text, size_t
     return rc;
 }
 
-/* Each error names the line, the key and what is wanted. */
+/* The message for a wrong file has the line, the key, and the values that the key takes. */
 START_TEST(test_wrong)
 {
     static const struct {
