@@ -300,7 +300,7 @@ def agents(parley):
     assert heard == ["Ann: It rains. Echoes do not count.", "Bob: It pours.", "Bob: What do you say, echo?", said["text"]], heard
     # The second agent answers every second text of a person, and names the first one, who answers that.
     bob.send(invite={"room": "agents", "agent": "echo", "name": "Second", "policy": "ROOM_POLICY_EVERY_N", "every": 2})
-    ann.until("entry", of("Second"))  # who joined, and counts from here
+    ann.until("entry", lambda e: (e["kind"], e["name"]) == ("ROOM_ENTRY_KIND_JOINED", "Second"))  # and counts from here
     ann.say("agents", "one", 2)
     ann.say("agents", "echo, two", 3)
     frames = ann.until("entry", of("Second"))
