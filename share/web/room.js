@@ -157,7 +157,7 @@ export class Room {
     if (word === 'left') this.members.delete(participant);
     else if (word === 'joined' && !member) this.members.set(participant, { name, isAway: false, isTyping: false, isAgent: fromKind === 'ROOM_KIND_AGENT' });
     else if (word === 'said' && member) member.isTyping = false;
-    if (word === 'said' || word === 'failed') this.pieces.delete(participant);
+    if (word !== 'joined') this.pieces.delete(participant);
     if (isMine && clientSeq) this.#settle(clientSeq);
     this.entries.push({ seq, kind: word, name, text, participant, at: Number(unixMs), quickReplies, isMine, isAgent: fromKind === 'ROOM_KIND_AGENT' });
   }

@@ -17,6 +17,8 @@ export class RoomView {
   #drawn = 0; // entries
   #isAtEnd = true;
   #wasEnded = false;
+  /** @type {Map<string, {node: HTMLElement, name: HTMLElement, words: Text}>} what agents are saying, by participant */
+  #speakers = new Map();
 
   /** @param {HTMLElement} host @param {any} app @param {string} name of the room */
   constructor(host, app, name) {
@@ -29,6 +31,7 @@ export class RoomView {
     this.scroller = el('div', { class: 'thread', tabindex: '0', 'aria-label': 'Room', on: { scroll: () => {
       this.#isAtEnd = this.scroller.scrollTop + this.scroller.clientHeight > this.scroller.scrollHeight - 40;
     } } }, this.log);
+    this.speaking = el('div', { class: 'room-coming' });
     this.coming = el('div', { class: 'room-coming' });
     this.state = el('p', { class: 'fine room-state', role: 'status' });
     this.input = el('textarea', { rows: '1', placeholder: 'Message', 'aria-label': 'Message to the room', dir: 'auto', maxlength: '16384',
@@ -37,7 +40,7 @@ export class RoomView {
       this.input, el('div', { class: 'composer-bar' }, el('span', { class: 'grow' }), button('send', 'Send', () => this.#say(this.input.value), { class: 'ghost send' })));
     this.inviteButton = button('plus', 'Invite an agent', () => this.#inviteMenu(), { attrs: { 'aria-haspopup': 'menu' } });
     this.leaveButton = button('close', 'Leave the room', () => this.room?.leave());
-    this.dock = el('div', { class: 'dock' }, this.coming, this.composer, this.state);
+    this.dock = el('div', { class: 'dock' }, this.speaking, this.coming, this.composer, this.state);
     this.node = el('section', { class: 'room-view', 'aria-label': `Room ${name}` },
       el('header', { class: 'head' }, button('menu', 'Show the list', () => app.toggleSidebar(), { class: 'ghost open-list' }),
         el('h2', { class: 'title', dir: 'auto', text: name }), this.inviteButton, this.leaveButton),
@@ -108,6 +111,7 @@ export class RoomView {
     }
     for (const entry of room.entries.slice(this.#drawn)) this.log.append(this.#entryNode(entry));
     this.#drawn = room.entries.length;
+    this.#drawSpeaking();
     this.#drawComing();
     if (this.#isAtEnd) this.scroller.scrollTop = this.scroller.scrollHeight;
   }
@@ -118,14 +122,34 @@ export class RoomView {
     el('bdi', { text: name }), isAgent && el('span', { class: 'tag', text: 'agent' }), isAway && el('span', { class: 'tag', text: 'away' }))));
   }
 
-  /** What is not in the log yet: words under way, what agents are saying, who types, the place in a queue. */
+  /** What agents are saying. A speaker's node stays the same, so that its button keeps the focus and a click that has begun. */
+  #drawSpeaking() {
+    const { room } = this;
+    for (const [id, { node }] of this.#speakers) {
+      if (room.pieces.has(id)) continue;
+      node.remove();
+      this.#speakers.delete(id);
+    }
+    for (const [id, text] of room.pieces) {
+      let one = this.#speakers.get(id);
+      if (!one) {
+        const name = el('b'), words = document.createTextNode('');
+        const node = el('div', { class: `said hue-${hueOf(id)}` }, name, el('div', { class: 'said-text' }, words, el('span', { class: 'caret' })),
+          button('stop', 'Stop', () => this.room?.stop()));
+        one = { node, name, words };
+        this.#speakers.set(id, one);
+        this.speaking.append(node);
+      }
+      one.name.textContent = room.members.get(id)?.name ?? '';
+      one.words.data = text;
+    }
+  }
+
+  /** What else is not in the log yet: words under way, who types, the place in a queue. */
   #drawComing() {
     const { room } = this;
     const others = [...room.members].filter(([id, m]) => m.isTyping && !room.isMe(id) && !room.pieces.has(id)).map(([, m]) => m.name);
-    this.coming.replaceChildren(
-      ...[...room.pieces].map(([id, text]) => el('div', { class: `said hue-${hueOf(id)}` }, el('b', { text: room.members.get(id)?.name ?? '' }),
-        el('div', { class: 'said-text' }, text, el('span', { class: 'caret' })), button('stop', 'Stop', () => room.stop()))),
-      ...room.unsaid.map((text) => el('div', { class: 'said is-mine is-unsaid' }, el('div', { class: 'said-text', text }))));
+    this.coming.replaceChildren(...room.unsaid.map((text) => el('div', { class: 'said is-mine is-unsaid' }, el('div', { class: 'said-text', text }))));
     const { waiting } = room;
     this.state.textContent = !room.isIn && !waiting ? (room.wasIn ? 'The connection was lost. Connecting again…' : 'Coming in…')
       : waiting ? `Waiting for others: place ${waiting.place ?? 1} of ${waiting.size ?? 1}, ${waiting.wanted ?? 1} are needed.`

@@ -511,6 +511,30 @@ def check_room(ready):
     bob.click("[aria-label='Leave the room']")
     bob.until("document.activeElement?.id === 'person' && document.querySelector('.room-door').innerText.includes('You have left')")
     ann.until(f"{EVENTS}.at(-1) === 'Bob left'")
+    # An agent that is dismissed amid its answer: its words go with it, and until then its button stays the same node.
+    ann.js("""window.told = null;
+        window.WebSocket = class extends EventTarget {
+          static OPEN = 1;
+          readyState = 1;
+          constructor() { super(); window.told = (frame) => this.dispatchEvent(new MessageEvent('message', {data: JSON.stringify(frame)})); }
+          send() {}
+          close() {}
+        };
+        location.hash = '#/r/made%20up'""")
+    ann.until("document.activeElement?.id === 'person'")
+    ann.press("Enter")
+    ann.until("told !== null")
+    button = "document.querySelector('.room-coming button')"
+    ann.js(f"""told({{snapshot: {{members: [{{participant: 'a', name: 'Echo', kind: 'ROOM_KIND_AGENT'}}], nextClientSeq: 1}}}});
+        told({{piece: {{participant: 'a', text: 'one'}}}})""")
+    ann.until(f"{button} !== null")
+    ann.js(f"""window.first = {button};
+        first.focus();
+        told({{piece: {{participant: 'a', offset: '3', text: ' two'}}}})""")
+    ann.until("document.querySelector('.room-coming .said-text').innerText === 'one two'")
+    assert ann.js(f"{button} === first && document.activeElement === first")
+    ann.js("told({entry: {seq: 1, kind: 'ROOM_ENTRY_KIND_LEFT', name: 'Echo', participant: 'a', text: 'dismissed', unixMs: '1'}})")
+    ann.until(f"{button} === null && {EVENTS}.at(-1) === 'Echo dismissed'")
     ann.js("location.hash = ''")
     ann.until("document.querySelector('.welcome')?.checkVisibility() && document.querySelector('.room-view') === null")
 
