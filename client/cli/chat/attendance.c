@@ -341,6 +341,8 @@ static void attendance_take_error(struct attendance *a, const Parley__V1__RoomEr
         /* join was refused */
         if (strcmp(m->code, "RESOURCE_EXHAUSTED") == 0)
             err.status = m->retry_ms > 0 ? PARLEY_UNAVAILABLE : PARLEY_RESOURCE_EXHAUSTED;
+        else if (strcmp(m->code, "UNAVAILABLE") == 0)
+            err.status = PARLEY_UNAVAILABLE;
         else if (strcmp(m->code, "INVALID_ARGUMENT") == 0)
             err.status = PARLEY_INVALID_ARGUMENT;
         (void)snprintf(err.text, sizeof(err.text), "%s", m->message);
