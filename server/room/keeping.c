@@ -680,6 +680,15 @@ static void restore_words(struct room *room, const struct conversation *c)
         memcpy(of.from.name, e->name, sizeof(of.from.name));
         with = NULL;
         if (restored_words(&words, c, turn, &err) == STATUS_OK) {
+/* The journal cannot answer now. */
+static void restore_wait(struct rooms_restore *restore)
+{
+    const struct rooms *r = restore->rooms;
+
+    restore->again_us = env_now_us(r->env) + ROOM_RETRY_MS * (uint64_t)1000;
+    alarm_by(r->alarm, restore->again_us);
+}
+
             of.said = (struct room_said){.text = words};
             if (restored_entry_make(&with, room, &of, &err) != STATUS_OK)
                 with = NULL;
@@ -704,7 +713,12 @@ static void on_pin_found(struct lookup *l, const struct error *err)
     restore->is_looking = false;
     if (err->status != STATUS_OK)
         log_error("restore", "room error=\"%s\"", err->text);
-    restore_next(restore);
+    if (err->status == STATUS_UNAVAILABLE) {
+        container_of(list_first(&restore->pins), struct restored_pin, link)->is_asked = false;
+        restore_wait(restore);
+    } else {
+        restore_next(restore);
+    }
 }
 
 static void restore_go_on(struct room *room)
@@ -817,10 +831,8 @@ static void on_rooms_found(void *arg, struct journal_found *found, const struct 
     if (err->status != STATUS_OK) { /* hello stays UNAVAILABLE: what there is, is not known */
         log_error("restore", "room error=\"%s\"", err->text);
         restore->has_pins = err->status != STATUS_UNAVAILABLE;
-        if (!restore->has_pins) {
-            restore->again_us = env_now_us(r->env) + ROOM_RETRY_MS * (uint64_t)1000;
-            alarm_by(r->alarm, restore->again_us);
-        }
+        if (!restore->has_pins)
+            restore_wait(restore);
         return;
     }
     restore->has_pins = true;
@@ -833,13 +845,19 @@ static void on_rooms_found(void *arg, struct journal_found *found, const struct 
     for (n = hash_each(&r->by_name, NULL); n != NULL; n = hash_each(&r->by_name, n))
         restore_begin_room(restore, container_of(n, struct room, node));
     restore_next(restore);
+        return;
+    }
+    restore->again_us = 0;
+    if (restore->has_pins)
+        restore_next(restore);
+    else
+        restore_ask(restore);
 }
 
 static void restore_ask(struct rooms_restore *restore)
 {
     const struct journal_query q = {.by = JOURNAL_KEPT, .number = KEEPER_ROOM};
 
-    restore->again_us = 0;
     journal_read(restore->rooms->keeping.journal, &restore->wait, &q, on_rooms_found, restore);
 }
 
@@ -849,9 +867,7 @@ void rooms_restore_again(struct rooms *r)
 
     if (restore == NULL || restore->again_us == 0 || r->is_ending)
         return;
-    if (restore->again_us <= env_now_us(r->env))
-        restore_ask(restore);
-    else
+    if (restore->again_us > env_now_us(r->env)) {
         alarm_by(r->alarm, restore->again_us);
 }
 

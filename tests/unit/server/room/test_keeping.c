@@ -12,6 +12,7 @@
 #include "base/env.h"
 #include "server/access/access.h"
 #include "server/conversation/conversations.h"
+#include "server/journal/body_bytes.h"
 #include "tests/unit/base/suite.h"
 
 enum { KEPT_MAX = 64, KEPT_NAME_MAX = 96, KEPT_BODY_MAX = 512 };
@@ -25,8 +26,9 @@ static struct memory_store {
         char body[KEPT_BODY_MAX];
         size_t size_bytes;
     } kept[KEPT_MAX];
-    bool is_elsewhere; /* another process has the rooms */
-    bool is_failing;   /* nothing can be read */
+    bool is_elsewhere;           /* another process has the rooms */
+    bool is_failing;             /* nothing can be read */
+    unsigned n_failing, n_by_id; /* of reads by id: how many fail, how many there were */
 } store;
 
 static uint64_t now_us;
@@ -83,6 +85,9 @@ static enum status memory_read(struct journal_store *s, const struct journal_que
     out->is_elsewhere = store.is_elsewhere;
     if (store.is_elsewhere || store.is_failing)
         return error_set(err, STATUS_UNAVAILABLE, "not here, or not now");
+    if (q->by == JOURNAL_BY_ID)
+        return store.n_by_id++ < store.n_failing ? error_set(err, STATUS_UNAVAILABLE, "not now")
+                                                 : STATUS_OK;
     for (size_t i = 0; i < store.n; i++) {
         struct journal_event *e;
 
@@ -344,6 +349,62 @@ START_TEST(test_unknown)
 }
 END_TEST
 
+/* Makes what ann said last an agent's words, which its conversation has. */
+static void give_words_to_agent(void)
+{
+    struct kept *last = &store.kept[store.n - 1];
+    struct body_writer w = {0};
+    struct buf body;
+
+    buf_init(&body, KEPT_BODY_MAX);
+    w.out = &body;
+    ck_assert_int_eq(buf_append(&body, last->body, last->size_bytes - sizeof(uint64_t)), STATUS_OK);
+    body_put_text(&w, "01000000000000000000000000000000"); /* in place of "" */
+    body_put_u32(&w, 1);
+    body_put_u32(&w, 1);
+    body_put_text(&w, "stop");
+    ck_assert(!w.has_failed);
+    journal_put_sum(body.data, body.len);
+    memcpy(last->body, body.data, body.len);
+    last->size_bytes = body.len;
+    buf_deinit(&body);
+}
+
+static bool has_failed_by_id(void)
+{
+    return store.n_by_id == 1 && alarm_of_rooms.at_us != 0;
+}
+
+/* Where an agent's words cannot be read now they are asked for again, and people wait. */
+START_TEST(test_words_later)
+{
+    struct room_reader ann;
+
+    store.n = 0;
+    start(0);
+    run_until(is_ready);
+    ck_assert_int_eq(attach(&ann, ""), STATUS_OK);
+    ck_assert_int_eq(join(&ann, "den"), STATUS_OK);
+    ck_assert_int_eq(say(&ann, "den", 1), STATUS_OK);
+    settle();
+    room_reader_close(&ann);
+    stop();
+    give_words_to_agent();
+    store.n_failing = 1;
+    start(0);
+    all.keeping.journal = j;
+    run_until(has_failed_by_id);
+    ck_assert_int_eq(attach(&ann, ""), STATUS_UNAVAILABLE);
+    room_reader_close(&ann);
+    pass_ms(ROOM_RETRY_MS);
+    run_until(is_ready);
+    ck_assert_uint_eq(store.n_by_id, 2);
+    ck_assert_ptr_nonnull(rooms_find(&r, only.id, "den"));
+    all.keeping.journal = NULL;
+    stop();
+}
+END_TEST
+
 /* People have their grace from when they can come back, however long the reading took. */
 START_TEST(test_grace_of_restored)
 {
@@ -374,5 +435,5 @@ START_TEST(test_grace_of_restored)
 }
 END_TEST
 
-SUITE_MAIN("server/room/keeping", test_both_or_none, test_lives, test_unknown,
+SUITE_MAIN("server/room/keeping", test_both_or_none, test_lives, test_unknown, test_words_later,
            test_grace_of_restored)
