@@ -24,7 +24,7 @@
 #include "server/model/model.h"
 #include "server/room/room_parts.h"
 
-enum { ROOM_BODY_VERSION = 2, ROOM_BODY_BYTES = 8 << 20, ROOM_KEY_BYTES = 256 };
+enum { ROOM_BODY_VERSION = 1, ROOM_BODY_BYTES = 8 << 20, ROOM_KEY_BYTES = 256 };
 enum { ROOM_OF_ROOM = 'r', ROOM_OF_MEMBER = 'm', ROOM_OF_ENTRY = 'e' };
 
 struct room_write {
@@ -174,7 +174,6 @@ enum status room_keep(struct room *room, struct error *err)
         return STATUS_OK;
     room->rooms->env->random(room->rooms->env->self, room->life, sizeof(room->life));
     room_thing_begin(&t, room, ROOM_OF_ROOM, "");
-    body_put_u64(&t.w, room->rooms->unix_ms());
     return room_thing_write(&t, room, NULL, NULL, err);
 }
 
@@ -323,10 +322,8 @@ void rooms_keep_again(struct rooms *r)
         struct room *room = container_of(l, struct room, failing);
 
         next = list_next(&r->failing, l);
-        if (!room_keep_again(room))
-            continue;
-        list_remove(&room->failing);
-        room->is_failing = false;
+        if (room_keep_again(room))
+            list_remove(&room->failing);
     }
 }
 
@@ -406,7 +403,7 @@ struct restored_thing {
     struct body_reader body; /* the rest */
     const struct principal *owner;
     const char *principal, *key, *room;
-    const uint8_t *life; /* NULL: of version 1, which does not name it */
+    const uint8_t *life; /* [JOURNAL_ID_BYTES] */
 };
 
 /* Begins to read what the journal says of a thing. Whether it is one of these. */
@@ -414,15 +411,15 @@ static bool restored_begin(struct restored_thing *ret, const struct rooms *r,
                            const struct journal_event *e, int what, struct arena *arena)
 {
     struct body_reader *out = &ret->body;
-    const void *life;
     size_t len;
 
     if (!journal_sum_is_right(e->body, e->size_bytes))
         return false;
     *out = body_begin(e->body + JOURNAL_SUM_BYTES, e->size_bytes - JOURNAL_SUM_BYTES,
                       ROOM_BODY_VERSION, arena);
-    life = body_take_bytes(out, &len);
-    ret->life = out->version > 1 && len == JOURNAL_ID_BYTES ? life : NULL;
+    ret->life = body_take_bytes(out, &len);
+    if (len != JOURNAL_ID_BYTES)
+        return false;
     ret->principal = body_take_text(out);
     ret->owner = r->keeping.find_principal(r->keeping.self, ret->principal);
     ret->key = body_take_text(out);
@@ -437,24 +434,20 @@ static struct room *restored_room(const struct rooms *r, const struct restored_t
 {
     struct room *room = rooms_find(r, t->owner->id, t->room);
 
-    return room == NULL || t->life == NULL || memcmp(t->life, room->life, sizeof(room->life)) == 0
-               ? room
-               : NULL;
+    return room != NULL && memcmp(t->life, room->life, sizeof(room->life)) == 0 ? room : NULL;
 }
 
 static enum status restore_room(struct rooms *r, struct restored_thing *t, struct error *err)
 {
     struct room *room;
 
-    (void)body_take_u64(&t->body);
     if (body_end(&t->body, err) != STATUS_OK)
         return err->status;
     if (rooms_find(r, t->owner->id, t->room) != NULL)
         return STATUS_OK;
     if (room_open(&room, r, t->owner->id, t->room, err) != STATUS_OK)
         return err->status;
-    if (t->life != NULL)
-        memcpy(room->life, t->life, sizeof(room->life));
+    memcpy(room->life, t->life, sizeof(room->life));
     return STATUS_OK;
 }
 

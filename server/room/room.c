@@ -239,6 +239,7 @@ static void room_log_append(struct room *room, struct room_entry *e)
 /* Those that are durable, up to the first that is not. */
 static void room_settle(struct room *room)
 {
+    bool has_appended = false;
     struct link *l;
 
     while ((l = list_first(&room->pending)) != NULL && room_entry_at(l)->is_durable) {
@@ -246,17 +247,18 @@ static void room_settle(struct room *room)
 
         room->n_pending--;
         room_log_append(room, e);
+        has_appended = true;
     }
-    room_notify(room);
+    if (has_appended)
+        room_notify(room);
 }
 
 static void room_fail(struct room *room)
 {
     struct rooms *r = room->rooms;
 
-    if (!room->is_failing)
+    if (!link_is_on(&room->failing))
         list_push(&r->failing, &room->failing);
-    room->is_failing = true;
     alarm_by(r->alarm, env_now_us(r->env) + ROOM_RETRY_MS * (uint64_t)1000);
 }
 
@@ -283,7 +285,8 @@ void room_append_surely(struct room *room, struct room_entry *e)
     struct error err;
 
     room_push(room, e);
-    if (!e->is_durable && (room->is_failing || room_keep_entry(room, e, &err) != STATUS_OK))
+    if (!e->is_durable &&
+        (link_is_on(&room->failing) || room_keep_entry(room, e, &err) != STATUS_OK))
         room_fail(room);
     room_settle(room);
 }
@@ -293,7 +296,7 @@ enum status room_append(struct room *room, struct room_entry *e, struct error *e
     enum status rc = STATUS_OK;
 
     room_push(room, e);
-    if (room->is_failing) {
+    if (link_is_on(&room->failing)) {
         (void)error_because(err, STATUS_UNAVAILABLE, REASON_JOURNAL_FAILING, NULL,
                             "the journal cannot be written: send it again later");
         err->retry_after_ms = ROOM_RETRY_MS;
@@ -391,6 +394,7 @@ enum status room_open(struct room **out, struct rooms *r, uint32_t principal, co
     list_init(&room->members);
     list_init(&room->log);
     list_init(&room->pending);
+    link_init(&room->failing);
     list_init(&room->pins);
     list_init(&room->cursors);
     copy_room_text(room->name, sizeof(room->name), name);
@@ -416,7 +420,7 @@ static void room_free(struct room *room)
     room_pins_free(room);
     while ((l = list_pop(&room->log)) != NULL || (l = list_pop(&room->pending)) != NULL)
         room_entry_free(room_entry_at(l), r, room->principal);
-    if (room->is_failing)
+    if (link_is_on(&room->failing))
         list_remove(&room->failing);
     hash_remove(&r->by_name, &room->node);
     shared_limit_give(&r->n_rooms, room->principal, 1);

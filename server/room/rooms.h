@@ -256,8 +256,7 @@ struct room {
      */
     struct list pending;
     size_t n_pending;
-    struct link failing; /* in rooms.failing */
-    bool is_failing;     /* an entry could not be written */
+    struct link failing; /* in rooms.failing: an entry could not be written */
     struct list pins;    /* of struct room_pin: conversations that it needs */
     uint32_t next_seq;   /* behind the pending ones */
     uint64_t version;    /* counts changes of presence and typing */
