@@ -55,6 +55,7 @@ struct room_agent {
     struct reply_format format; /* a copy: a model may leave before its reply is read */
     struct reply_parser *parser;
     struct buf words;     /* of its reply, without thoughts */
+    size_t n_reply_bytes; /* that the reply has, with them */
     struct link notified; /* in rooms.notified */
 };
 
@@ -176,6 +177,7 @@ static bool room_agent_append(struct room_agent *a, enum room_entry_kind kind, c
         e->generation = a->generation;
         e->turn = a->turn;
         e->finish_reason = finish_reason;
+        e->is_part = a->words.len != a->n_reply_bytes;
         a->room->n_chained++;
         a->room->rooms->n_answers++;
     }
@@ -234,6 +236,7 @@ static enum status room_agent_listen(struct room_agent *a, struct conversation *
     }
     if (reply_parser_open(&a->parser, &config, err) != STATUS_OK)
         return err->status;
+    a->n_reply_bytes = 0;
     reader_init(&a->reader, room_agent_notified, a);
     rc = conversation_turn(c, request, &a->reader, err);
     if (rc == STATUS_OK)
@@ -412,10 +415,12 @@ static enum status room_agent_divide(struct room_agent *a, const struct turn_eve
     struct reply_part part;
     enum status rc;
 
-    if (event->kind == EVENT_DONE)
+    if (event->kind == EVENT_DONE) {
         rc = reply_parser_end(a->parser, err);
-    else
+    } else {
+        a->n_reply_bytes += event->piece.len;
         rc = reply_parser_add(a->parser, event->piece.text, event->piece.len, err);
+    }
     while (rc == STATUS_OK && reply_parser_next(a->parser, &part)) {
         if (part.kind != REPLY_TEXT || part.len == 0)
             continue;

@@ -1,6 +1,8 @@
 /* Rooms in the journal. Each room, each of its members and each of its entries is a kept thing of
  * its own, which is written when it changes, so that a text costs one small transaction; what an
- * agent has said is kept as its place in the agent's conversation, and not a second time as text.
+ * agent has said is kept as its place in the agent's conversation, and as text only where that is
+ * not the whole reply there: the start reads rooms before it loads models, without which thoughts
+ * cannot be divided from words.
  *
  * Reading: all of it at the start, in three passes, then the conversations that entries name, one
  * after the other. Failures: an entry that could not be written stays pending, and nobody is told
@@ -11,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/message.h"
-#include "agents/reply/whole_reply.h"
 #include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/env.h"
@@ -21,7 +21,6 @@
 #include "server/conversation/lookup.h"
 #include "server/journal/body_bytes.h"
 #include "server/journal/keeper.h"
-#include "server/model/model.h"
 #include "server/room/room_parts.h"
 
 enum { ROOM_BODY_VERSION = 1, ROOM_BODY_BYTES = 8 << 20, ROOM_KEY_BYTES = 256 };
@@ -228,7 +227,7 @@ void room_write_leave(struct room_entry *e)
     e->write = NULL;
 }
 
-/* The words of an agent are in its conversation. */
+/* The words of an agent are in its conversation, unless they are a part of what is there. */
 static void body_put_entry(struct body_writer *w, const struct room_entry *e)
 {
     const bool is_elsewhere = e->conversation[0] != '\0';
@@ -241,7 +240,7 @@ static void body_put_entry(struct body_writer *w, const struct room_entry *e)
     body_put_text(w, e->name);
     body_put_u32(w, e->client_seq);
     body_put_u32(w, e->reply_to);
-    body_put_text(w, is_elsewhere ? "" : e->text);
+    body_put_text(w, is_elsewhere && !e->is_part ? "" : e->text);
     body_put_u32(w, (uint32_t)e->n_quick_replies);
     for (size_t i = 0; i < e->n_quick_replies; i++)
         body_put_text(w, e->quick_replies[i]);
@@ -251,6 +250,7 @@ static void body_put_entry(struct body_writer *w, const struct room_entry *e)
     body_put_u32(w, e->generation);
     body_put_u32(w, e->turn);
     body_put_text(w, e->finish_reason);
+    body_put_u32(w, e->is_part);
 }
 
 static struct room_member *room_member_of(const struct room *room, const char *id)
@@ -550,6 +550,7 @@ static enum status restored_entry_read(struct restored_entry *out, struct body_r
         e->generation = body_take_u32(body);
         e->turn = body_take_u32(body);
         e->finish_reason = restored_finish(body_take_text(body));
+        e->is_part = body_take_up_to(body, 1) != 0;
     }
     return body_end(body, err);
 }
@@ -572,6 +573,7 @@ static enum status restored_entry_make(struct room_entry **out, struct room *roo
     e->generation = of->head.generation;
     e->turn = of->head.turn;
     e->finish_reason = of->head.finish_reason;
+    e->is_part = of->head.is_part;
     e->is_durable = true;
     *out = e;
     return STATUS_OK;
@@ -627,26 +629,14 @@ static bool restore_pass(struct rooms *r, const struct journal_found *found, int
 
 /* --- what agents have said --- */
 
-/* What a reply says without its thoughts; the caller frees it. */
-static enum status restored_words(char **out, const struct conversation *c,
-                                  const struct completed_turn *turn, struct error *err)
+/* The words of a turn; the caller frees them. */
+static enum status restored_words(char **out, const struct completed_turn *turn, struct error *err)
 {
-    const struct reply_parser_config config = {
-        .format = c->host.model->info.text.reply_format,
-        .places = {completed_turn_has_token, turn},
-    };
-    struct whole_reply reply;
-
-    if (whole_reply_read(&reply, &config, turn->len == 0 ? "" : turn->text, turn->len, err) !=
-        STATUS_OK)
-        return err->status;
-    *out = try_strndup(reply.text.data, reply.text.len);
+    *out = try_strndup(turn->text, turn->len);
     if (*out == NULL)
-        (void)error_no_memory(err, reply.text.len, "what an agent has said");
-    else
-        room_words_end_nowhere(*out, reply.text.len);
-    whole_reply_deinit(&reply);
-    return *out == NULL ? err->status : STATUS_OK;
+        return error_no_memory(err, turn->len, "what an agent has said");
+    room_words_end_nowhere(*out, turn->len);
+    return STATUS_OK;
 }
 
 /* The entries that a conversation has the words of get them. */
@@ -664,7 +654,7 @@ static void restore_words(struct room *room, const struct conversation *c)
         char *words;
 
         next = list_next(&room->log, l);
-        if (strcmp(e->conversation, id) != 0)
+        if (e->is_part || strcmp(e->conversation, id) != 0)
             continue;
         turn = completed_turn_find(c->host.newest, e->turn);
         if (turn == NULL || e->generation != c->host.generation)
@@ -672,16 +662,7 @@ static void restore_words(struct room *room, const struct conversation *c)
         memcpy(of.from.id, e->from, sizeof(of.from.id));
         memcpy(of.from.name, e->name, sizeof(of.from.name));
         with = NULL;
-        if (restored_words(&words, c, turn, &err) == STATUS_OK) {
-/* The journal cannot answer now. */
-static void restore_wait(struct rooms_restore *restore)
-{
-    const struct rooms *r = restore->rooms;
-
-    restore->again_us = env_now_us(r->env) + ROOM_RETRY_MS * (uint64_t)1000;
-    alarm_by(r->alarm, restore->again_us);
-}
-
+        if (restored_words(&words, turn, &err) == STATUS_OK) {
             of.said = (struct room_said){.text = words};
             if (restored_entry_make(&with, room, &of, &err) != STATUS_OK)
                 with = NULL;
@@ -698,6 +679,15 @@ static void restore_wait(struct rooms_restore *restore)
 }
 
 static void restore_next(struct rooms_restore *restore);
+
+/* The journal cannot answer now. */
+static void restore_wait(struct rooms_restore *restore)
+{
+    const struct rooms *r = restore->rooms;
+
+    restore->again_us = env_now_us(r->env) + ROOM_RETRY_MS * (uint64_t)1000;
+    alarm_by(r->alarm, restore->again_us);
+}
 
 static void on_pin_found(struct lookup *l, const struct error *err)
 {
@@ -838,13 +828,6 @@ static void on_rooms_found(void *arg, struct journal_found *found, const struct 
     for (n = hash_each(&r->by_name, NULL); n != NULL; n = hash_each(&r->by_name, n))
         restore_begin_room(restore, container_of(n, struct room, node));
     restore_next(restore);
-        return;
-    }
-    restore->again_us = 0;
-    if (restore->has_pins)
-        restore_next(restore);
-    else
-        restore_ask(restore);
 }
 
 static void restore_ask(struct rooms_restore *restore)
@@ -862,6 +845,13 @@ void rooms_restore_again(struct rooms *r)
         return;
     if (restore->again_us > env_now_us(r->env)) {
         alarm_by(r->alarm, restore->again_us);
+        return;
+    }
+    restore->again_us = 0;
+    if (restore->has_pins)
+        restore_next(restore);
+    else
+        restore_ask(restore);
 }
 
 void rooms_keep(struct rooms *r, const struct rooms_keeping *keeping)

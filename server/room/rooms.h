@@ -129,6 +129,7 @@ struct room_entry {
     /* Of what an agent has said: the place where the text is stored, and how it ended. */
     char conversation[ROOM_CONVERSATION_CHARS + 1]; /* "": no agent has said it */
     uint32_t generation, turn;
+    bool is_part;                     /* text is not the whole reply, which has thoughts, too */
     const char *finish_reason;        /* static */
     const char *const *quick_replies; /* [n_quick_replies] */
     size_t n_quick_replies;

@@ -64,7 +64,9 @@ class Socket:
 
     def read(self):
         while True:
-            first, size = self.bytes.read(2)
+            head = self.bytes.read(2)
+            assert len(head) == 2, "the connection has ended without a close frame"
+            first, size = head
             if size == 126:
                 size, = struct.unpack(">H", self.bytes.read(2))
             elif size == 127:
@@ -503,7 +505,7 @@ def full(parley):
 
 
 def thinks(parley):
-    """An agent that thinks without end has said nothing."""
+    """An agent that thinks without end has said nothing: the token of who asked it, and the room's log."""
     one = Socket(parley, "One")
     one.join("cell")
     one.send(invite={"room": "cell", "agent": "thinker", "name": "Thinker", "maxTokens": 20, "policy": "ROOM_POLICY_EVERY_TURN"})
@@ -514,9 +516,7 @@ def thinks(parley):
     assert said["kind"] == "ROOM_ENTRY_KIND_SAID" and not said.get("text") and spoken(frames) == {}, frames
     items = json.load(urllib.request.urlopen(f"http://{parley.http}/v1/conversations/{said['conversation']}/items?order=asc", timeout=children.PATIENCE))
     assert items["data"][-1]["content"][-1]["text"], items  # it has thought
-    one.send(leave={"room": "cell"})
-    one.until("left")
-    one.close()
+    return one.welcome["token"], log(one, "cell", 4)
 
 
 def durable(parleyd, model, thinker, data):
@@ -555,10 +555,15 @@ def durable(parleyd, model, thinker, data):
         ann.until("left")
         ann.join("porch")
         ann.until("entry", lambda e: e["seq"] == 1)
-        thinks(parley)
+        cell, thought = thinks(parley)
     with Mortal(parleyd, *flags) as parley:
         ann = back(parley, tokens[0])
         assert log(ann, "den", 7) == before
+        one = back(parley, cell)
+        assert log(one, "cell", 4) == thought
+        one.send(leave={"room": "cell"})
+        one.until("left")
+        one.close()
         assert [m["name"] for m in ann.join("porch")["members"]] == ["Ann"]
         ann.send(leave={"room": "porch"})
         ann.until("left")

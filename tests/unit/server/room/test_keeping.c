@@ -363,6 +363,7 @@ static void give_words_to_agent(void)
     body_put_u32(&w, 1);
     body_put_u32(&w, 1);
     body_put_text(&w, "stop");
+    body_put_u32(&w, 0);
     ck_assert(!w.has_failed);
     journal_put_sum(body.data, body.len);
     memcpy(last->body, body.data, body.len);
