@@ -8,6 +8,7 @@ complain() { printf '%s\n' "$*" >&2; bad=1; }
 tools/check_includes.py || complain 'an include or a call above is not allowed; tools/includes.txt has the rules'
 tools/check_names.py || complain 'a name above is not unique: structs and static functions need unique names; tools/names.txt has the exceptions'
 tools/check_unused.py || complain 'nothing of the product uses a function above: take it out; tools/unused.txt has the exceptions'
+PYTHONDONTWRITEBYTECODE=1 python3 tests/integration/documents.py "$PWD" || complain 'a line above of a document is too long, or leads nowhere'
 tools/check_limits.py || complain 'the table of shared limits in docs/operations.md differs from the code'
 tools/minutes.py check || bad=1
 # It says itself what to do.
