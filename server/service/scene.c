@@ -175,16 +175,29 @@ static bool scene_is_agents_turn(const struct scene *s, const char *text)
     return s->n_said >= plan->policy_n;
 }
 
-/* A queue is full, or a quota is used up, or the model is not loaded: what was heard waits for the
- * next text. */
+#define BUSY_HEARD " What was said is heard: do not repeat it, write again later, or EXIT to leave."
+
+static const char *scene_busy_text(const struct error *err)
+{
+    if (err->status == STATUS_EXHAUSTED)
+        return "There are too many talks now." BUSY_HEARD;
+    switch (err->reason) {
+    case REASON_MODEL_NOT_READY:
+        return "The model is not ready." BUSY_HEARD;
+    case REASON_JOURNAL_FAILING:
+        return "The server cannot store texts now." BUSY_HEARD;
+    case REASON_SERVER_DRAINING:
+        return "The server is shutting down: nothing is answered any more.";
+    default:
+        return "There is no answer now." BUSY_HEARD;
+    }
+}
+
+/* What was heard waits for the next text. */
 static void scene_say_busy(struct scene *s, const struct error *err)
 {
-    const char *text = err->status == STATUS_EXHAUSTED
-                           ? "There are too many talks now. Please say that again later."
-                           : "The model is not ready yet. Please say that again later.";
-
     for (size_t i = 0; i < s->n_people; i++)
-        service_user_tell(s->people[i], text, NULL, NULL, 0);
+        service_user_tell(s->people[i], scene_busy_text(err), NULL, NULL, 0);
 }
 
 static void scene_ask(struct scene *s)

@@ -59,8 +59,8 @@ struct service_peer {
 };
 
 /* What the agents of tasks are made of. A failure ends the task, but for ask's EXHAUSTED and
- * UNAVAILABLE: people are told to say it again. A failure of what ask began comes by
- * service_agent_failed. Nothing is called back inside a call. */
+ * UNAVAILABLE: people are told why, and the agent keeps what it has heard. A failure of what ask
+ * began comes by service_agent_failed. Nothing is called back inside a call. */
 struct service_agents {
     enum status (*open)(void *self, struct service_agent **out, struct scene *s,
                         const struct service_pool_plan *plan, struct error *err);

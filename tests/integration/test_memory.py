@@ -150,7 +150,7 @@ def failures(client, paths, first):
 
 
 def chat_service(client):
-    """An agent of the chat service has its model loaded: people are told to say it again until then, and their task goes on."""
+    """An agent of the chat service has its model loaded: people are told that it is not ready until then, and their task goes on."""
     person, told = Person(client), []
     person.say("hello")
     assert person.read()["quick_replies"] == ["a", "b", "c"]

@@ -58,6 +58,7 @@ struct service_agent {
 
 static struct service_agent *only_agent;       /* the last opened */
 static enum status agent_status, reset_status; /* of ask and of reset */
+static enum reason agent_reason;               /* of ask */
 static size_t n_agents;
 
 static enum status fake_open(void *self, struct service_agent **out, struct scene *s,
@@ -90,7 +91,8 @@ static enum status fake_hear(struct service_agent *a, const char *name, const ch
 static enum status fake_ask(struct service_agent *a, struct error *err)
 {
     if (agent_status != STATUS_OK)
-        return error_set(err, agent_status, "1024 requests are waiting already");
+        return error_because(err, agent_status, agent_reason, NULL,
+                             "1024 requests are waiting already");
     ck_assert(!a->is_asked);
     a->is_asked = true;
     return STATUS_OK;
@@ -164,6 +166,7 @@ static void begin_plan(const char *yaml)
     now_us = 1000000;
     logged[0] = '\0';
     agent_status = reset_status = STATUS_OK;
+    agent_reason = REASON_NONE;
     alarm_of_service = (struct alarm){.tick = service_tick, .owner = &service};
     with_plan.plan = plan;
     service_init(&service, &with_plan);
@@ -690,18 +693,26 @@ START_TEST(test_listener)
 END_TEST
 
 /* An agent that is busy, or whose model is not loaded, ends nothing, and hears what was said
- * meanwhile. What is empty is not heard. A reset that fails ends the task, and says nothing else.
- */
+ * meanwhile, once: people are told so, and why. What is empty is not heard. A reset that fails ends
+ * the task, and says nothing else. */
+#define HEARD " What was said is heard: do not repeat it, write again later, or EXIT to leave.\n"
 START_TEST(test_busy)
 {
     begin_plan(OWN "tasks:\n  bot: {task_world: chat, model: m}\n");
     play("A> hi\nA< Welcome. Choose what to do. [bot]\nA> bot\n");
     agent_status = STATUS_EXHAUSTED;
-    play("A> one\nA< There are too many talks now. Please say that again later.\nA=task\n");
+    play("A> one\nA< There are too many talks now." HEARD "A=task\n");
     agent_status = STATUS_UNAVAILABLE;
-    play("A> two\nA< The model is not ready yet. Please say that again later.\nA=task\n");
+    agent_reason = REASON_MODEL_NOT_READY;
+    play("A> two\nA< The model is not ready." HEARD "A=task\n");
+    agent_reason = REASON_JOURNAL_FAILING;
+    play("A> three\nA< The server cannot store texts now." HEARD "A=task\n");
+    agent_reason = REASON_SERVER_DRAINING;
+    play("A> four\nA< The server is shutting down: nothing is answered any more.\nA=task\n");
+    agent_reason = REASON_NONE;
+    play("A> five\nA< There is no answer now." HEARD "A=task\n");
     agent_status = STATUS_OK;
-    play("A> three\n*\nA< re: one | two | three\nA=task\n"
+    play("A> six\n*\nA< re: one | two | three | four | five | six\nA=task\n"
          "A> \nA=task\n");
     ck_assert(!only_agent->is_asked);
     reset_status = STATUS_INTERNAL;
