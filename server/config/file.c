@@ -2,14 +2,13 @@
  * Whatever is not one flat mapping of texts is refused at its line. */
 #include "server/config/file.h"
 
-#include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
 
 #include "base/alloc.h"
+#include "base/whole_file.h"
 
 enum { FILE_MAX_BYTES = 1 << 20, LIST_MAX = 1024 };
 
@@ -63,26 +62,6 @@ static enum status config_file_parse(struct config_file *f, const char *text, si
     return rc;
 }
 
-/* text: [FILE_MAX_BYTES + 1] */
-static enum status read_whole_file(char *text, size_t *ret_len, const char *path, struct error *err)
-{
-    FILE *in = fopen(path, "re");
-    int failed;
-
-    if (in == NULL)
-        return error_set(err, STATUS_INVALID, "%.100s: cannot be read: %s", path, strerror(errno));
-    errno = 0;
-    *ret_len = fread(text, 1, FILE_MAX_BYTES + 1, in);
-    failed = ferror(in) != 0 ? errno : 0;
-    (void)fclose(in); /* it was only read */
-    if (failed != 0)
-        return error_set(err, STATUS_INVALID, "%.100s: cannot be read: %s", path, strerror(failed));
-    if (*ret_len > FILE_MAX_BYTES)
-        return error_set(err, STATUS_INVALID, "%.100s: has more than %d bytes", path,
-                         FILE_MAX_BYTES);
-    return STATUS_OK;
-}
-
 enum status config_file_open(struct config_file **out, const char *path, struct error *err)
 {
     struct config_file *f = xalloc(sizeof(*f));
@@ -91,7 +70,7 @@ enum status config_file_open(struct config_file **out, const char *path, struct 
     enum status rc;
 
     *f = (struct config_file){.path = xstrdup(path)};
-    rc = read_whole_file(text, &len, path, err);
+    rc = whole_file_read(text, FILE_MAX_BYTES, &len, path, err);
     if (rc == STATUS_OK)
         rc = config_file_parse(f, text, len, err);
     if (rc == STATUS_OK) {

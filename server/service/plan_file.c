@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "base/whole_file.h"
 #include "server/service/demos.h"
 #include "server/service/plan.h"
 #include "server/service/service.h"
@@ -775,25 +776,6 @@ static enum status plan_finish(struct plan_reader *r)
 
 /* --- the file --- */
 
-static enum status plan_read_file(char *text, size_t *ret_len, const char *path, struct error *err)
-{
-    FILE *in = fopen(path, "re");
-    int failed;
-
-    if (in == NULL)
-        return error_set(err, STATUS_INVALID, "%.100s: cannot be read: %s", path, strerror(errno));
-    errno = 0;
-    *ret_len = fread(text, 1, PLAN_MAX_BYTES + 1, in);
-    failed = ferror(in) != 0 ? errno : 0;
-    (void)fclose(in); /* it was only read */
-    if (failed != 0)
-        return error_set(err, STATUS_INVALID, "%.100s: cannot be read: %s", path, strerror(failed));
-    if (*ret_len > PLAN_MAX_BYTES)
-        return error_set(err, STATUS_INVALID, "%.100s: has more than %d bytes", path,
-                         PLAN_MAX_BYTES);
-    return STATUS_OK;
-}
-
 static enum status plan_load(struct service_plan *p, const char *text, size_t len,
                              struct error *err)
 {
@@ -847,7 +829,7 @@ enum status service_plan_open(struct service_plan **out, const char *path, struc
 
     p->path = xstrdup(path);
     p->grace_s = SERVICE_GRACE_S;
-    rc = plan_read_file(text, &len, path, err);
+    rc = whole_file_read(text, PLAN_MAX_BYTES, &len, path, err);
     if (rc == STATUS_OK)
         rc = plan_load(p, text, len, err);
     if (rc == STATUS_OK)
