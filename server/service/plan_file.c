@@ -21,6 +21,14 @@ enum { PLAN_MAX_BYTES = 1 << 20, PLAN_TEXT_MAX_BYTES = 8 << 10, WHERE_MAX = 128 
 
 static const char own_module[] = "parley.worlds";
 
+/* Texts and names of a pool, with lines where they are needed later. */
+struct plan_pool_texts {
+    const char *onboard_world, *task_world;
+    unsigned onboard_line, task_line;
+    const char *welcome, *closing, *onboard_welcome, *onboard_closing;
+    unsigned ask_line, onboard_text_line;
+};
+
 struct plan_reader {
     struct service_plan *plan;
     yaml_document_t *document;
@@ -28,12 +36,7 @@ struct plan_reader {
     struct service_question *question;
     const char *module, *overworld;
     unsigned module_line, overworld_line;
-    struct {
-        const char *onboard_world, *task_world;
-        unsigned onboard_line, task_line;
-        const char *welcome, *closing, *onboard_welcome, *onboard_closing;
-        unsigned welcome_line, ask_line, model_line, onboard_text_line;
-    } pools[SERVICE_MAX_POOLS];
+    struct plan_pool_texts pools[SERVICE_MAX_POOLS];
     const char *menu_welcome, *menu_invalid, *menu_moving;
     const char *first_model; /* of opt.models; NULL: none */
     char where[WHERE_MAX];   /* "tasks.chat" */
@@ -364,78 +367,44 @@ static enum status read_plan_names(struct plan_reader *r, const yaml_node_t *val
     return plan_wrong(r, value, "must be auto, always or never");
 }
 
-/* Texts and names whose line is needed later: key->min says which. */
-enum {
-    TEXT_ONBOARD_WORLD,
-    TEXT_TASK_WORLD,
-    TEXT_WELCOME,
-    TEXT_CLOSING,
-    TEXT_ONBOARD_WELCOME,
-    TEXT_ONBOARD_CLOSING,
-    TEXT_MODEL
-};
-
+/* key->min is the text's offset in plan_pool_texts, key->max its line's; 0: no line is kept. */
 static enum status read_plan_pool_text(struct plan_reader *r, const yaml_node_t *value, void *at,
                                        const struct plan_key *key)
 {
-    const size_t i = (size_t)(r->pool - r->plan->pools);
-    const unsigned line = plan_line(value);
-    const char *text = NULL;
+    char *texts = (char *)&r->pools[r->pool - r->plan->pools];
 
-    if (key->min == TEXT_ONBOARD_WORLD && plan_is_null(value))
-        return STATUS_OK;
-    if (read_plan_text(r, value, &text, key) != STATUS_OK)
-        return r->err->status;
-    switch (key->min) {
-    case TEXT_ONBOARD_WORLD:
-        r->pools[i].onboard_world = text;
-        r->pools[i].onboard_line = line;
-        break;
-    case TEXT_TASK_WORLD:
-        r->pools[i].task_world = text;
-        r->pools[i].task_line = line;
-        break;
-    case TEXT_WELCOME:
-        r->pools[i].welcome = text;
-        break;
-    case TEXT_CLOSING:
-        r->pools[i].closing = text;
-        break;
-    case TEXT_ONBOARD_WELCOME:
-        r->pools[i].onboard_welcome = text;
-        r->pools[i].onboard_text_line = line;
-        break;
-    case TEXT_ONBOARD_CLOSING:
-        r->pools[i].onboard_closing = text;
-        r->pools[i].onboard_text_line = line;
-        break;
-    default:
-        r->pool->model = text;
-        r->pools[i].model_line = line;
-    }
-    return STATUS_OK;
+    if (key->max != 0)
+        *(unsigned *)(void *)(texts + key->max) = plan_line(value);
+    return read_plan_text(r, value, texts + key->min, key);
+}
+
+static enum status read_plan_onboard_world(struct plan_reader *r, const yaml_node_t *value,
+                                           void *at, const struct plan_key *key)
+{
+    return plan_is_null(value) ? STATUS_OK : read_plan_pool_text(r, value, at, key);
 }
 
 #define POOL(member) offsetof(struct service_pool_plan, member)
+#define TEXT(member) offsetof(struct plan_pool_texts, member)
 
 static const struct plan_key pool_keys[] = {
-    {"onboard_world", read_plan_pool_text, 0, TEXT_ONBOARD_WORLD, 0},
-    {"task_world", read_plan_pool_text, 0, TEXT_TASK_WORLD, 0},
+    {"onboard_world", read_plan_onboard_world, 0, TEXT(onboard_world), TEXT(onboard_line)},
+    {"task_world", read_plan_pool_text, 0, TEXT(task_world), TEXT(task_line)},
     {"timeout", read_plan_timeout, POOL(timeout_s), 0, SERVICE_MAX_S},
     {"agents_required", read_plan_people, 0, 0, SERVICE_MAX_PEOPLE},
     {"backup_task", read_plan_word, POOL(backup), 0, 0},
     {"title", read_plan_word, POOL(title), 0, 0},
-    {"onboard_welcome", read_plan_pool_text, 0, TEXT_ONBOARD_WELCOME, 0},
+    {"onboard_welcome", read_plan_pool_text, 0, TEXT(onboard_welcome), TEXT(onboard_text_line)},
     {"ask", read_plan_ask, 0, 0, 0},
-    {"onboard_closing", read_plan_pool_text, 0, TEXT_ONBOARD_CLOSING, 0},
-    {"welcome", read_plan_pool_text, 0, TEXT_WELCOME, 0},
-    {"closing", read_plan_pool_text, 0, TEXT_CLOSING, 0},
+    {"onboard_closing", read_plan_pool_text, 0, TEXT(onboard_closing), TEXT(onboard_text_line)},
+    {"welcome", read_plan_pool_text, 0, TEXT(welcome), 0},
+    {"closing", read_plan_pool_text, 0, TEXT(closing), 0},
     {"notice", read_plan_number, POOL(notice_s), 1, SERVICE_MAX_S},
     {"idle", read_plan_number, POOL(idle_s), 0, SERVICE_MAX_S},
     {"roles", read_plan_roles, 0, 0, 0},
     {"eligible", read_plan_eligible, 0, 0, 0},
     {"next", read_plan_word, POOL(next), 0, 0},
-    {"model", read_plan_pool_text, 0, TEXT_MODEL, 0},
+    {"model", read_plan_text, POOL(model), 0, 0},
     {"agent", read_plan_word, POOL(agent_name), 0, 0},
     {"system", read_plan_text, POOL(system), 0, 0},
     {"policy", read_plan_policy, 0, 1, 1000},
@@ -633,7 +602,6 @@ static enum status plan_finish_form(struct plan_reader *r, size_t i, const char 
                              "onboard_world: add onboard_world: form");
     if (name == NULL)
         return STATUS_OK;
-    form->invalid = "Please choose one of these answers.";
     if (plan_find_world(form, r, SCENE_FORM, name, r->pools[i].onboard_line, where) != STATUS_OK)
         return r->err->status;
     if (asked.n_questions > 0) {
