@@ -14,5 +14,8 @@
 size_t name_span(const char *text, size_t len, const char *marks);
 /* Whether text, of len bytes, is a name: 1 to max_bytes letters, digits and marks. */
 bool name_is_valid(const char *text, size_t len, size_t max_bytes, const char *marks);
+/* Whether text has the name as a word of its own: no letter, digit or _ of ASCII and no other
+ * character beyond ASCII is beside it. The case of ASCII's letters does not count. */
+bool name_is_in(const char *text, const char *name);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/env.h"
+#include "base/name.h"
 #include "cli/options/options.h"
 #include "cli/output/console.h"
 #include "client/cli/verbs.h"
@@ -38,15 +39,6 @@ static const struct option_row rows[] = {
      offsetof(struct keys_options, until), 0},
     {0},
 };
-
-/* As parleyd reads it. */
-static bool keys_is_name(const char *name)
-{
-    const size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                  "0123456789._@-");
-
-    return n > 0 && n <= NAME_MAX_CHARS && name[n] == '\0';
-}
 
 static void print_hex(const uint8_t *bytes, size_t n, char *out)
 {
@@ -113,7 +105,8 @@ enum exit_code keys_run(const struct verb *verb, int argc, char **argv)
         console_error("the only command is 'new', with --principal NAME");
         return EXIT_MISUSE;
     }
-    if (!keys_is_name(o.principal))
+    if (!name_is_valid(o.principal, strlen(o.principal), NAME_MAX_CHARS,
+                       NAME_MARKS "@")) /* as parleyd reads it */
         return options_misuse(verb,
                               "--principal must have 1 to %d letters, digits, '.', '_', '@' and "
                               "'-', not '%s'",

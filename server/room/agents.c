@@ -6,10 +6,8 @@
  * The domain of conversations notifies inside its own functions, so an agent that was notified is
  * put into a list, which rooms_tick goes through. */
 #include <assert.h>
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "agents/message_extras.h"
 #include "agents/reply/reply_parser.h"
@@ -17,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/env.h"
 #include "base/log.h"
+#include "base/name.h"
 #include "base/utf8.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/lookup.h"
@@ -517,23 +516,6 @@ bool room_agent_next_piece(const struct room_person *agent, struct room_heard *h
 
 /* --- when it answers --- */
 
-static bool is_word_char(unsigned char c)
-{
-    return isalnum(c) || c == '_' || c >= 0x80;
-}
-
-/* Whether a text has a name as a word: in whatever case, as far as it is ASCII. */
-static bool text_names(const char *text, const char *name)
-{
-    const size_t len = strlen(name);
-
-    for (const char *at = text; *at != '\0'; at++)
-        if ((at == text || !is_word_char((unsigned char)at[-1])) &&
-            strncasecmp(at, name, len) == 0 && !is_word_char((unsigned char)at[len]))
-            return true;
-    return false;
-}
-
 static bool room_agent_is_asked(struct room_agent *a, const struct room_entry *e)
 {
     const bool is_person = e->from_kind == ROOM_PERSON;
@@ -543,7 +525,7 @@ static bool room_agent_is_asked(struct room_agent *a, const struct room_entry *e
     switch (a->policy) {
     case ROOM_WHEN_NAMED:
         return (is_person || (e->from_kind == ROOM_AGENT && a->room->n_chained < ROOM_MAX_CHAIN)) &&
-               text_names(e->text, a->person.name);
+               name_is_in(e->text, a->person.name);
     case ROOM_EVERY_TURN:
         return is_person;
     case ROOM_EVERY_N:

@@ -3,10 +3,10 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/buf.h"
 #include "base/json_writer.h"
+#include "base/name.h"
 #include "server/service/user.h"
 #include "server/service/world.h"
 
@@ -142,24 +142,6 @@ void scene_relay(struct scene *s, const struct service_user *from, const char *t
 
 /* --- the agent --- */
 
-static bool is_word_byte(char c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
-           (unsigned char)c >= 0x80;
-}
-
-/* Whether text has the name as a word of its own, in any case of ASCII's letters. */
-static bool text_calls(const char *text, const char *name)
-{
-    const size_t len = strlen(name);
-
-    for (const char *at = text; *at != '\0'; at++)
-        if ((at == text || !is_word_byte(at[-1])) && strncasecmp(at, name, len) == 0 &&
-            !is_word_byte(at[len]))
-            return true;
-    return false;
-}
-
 static bool scene_is_agents_turn(const struct scene *s, const char *text)
 {
     const struct service_pool_plan *plan = s->pool->plan;
@@ -168,7 +150,7 @@ static bool scene_is_agents_turn(const struct scene *s, const char *text)
     case SERVICE_ANSWERS_ALL:
         return true;
     case SERVICE_ANSWERS_NAME:
-        return text_calls(text, plan->agent_name);
+        return name_is_in(text, plan->agent_name);
     case SERVICE_ANSWERS_COUNT:
         break;
     }

@@ -48,4 +48,18 @@ START_TEST(spans_end)
 }
 END_TEST
 
-SUITE_MAIN("base/name", names_are_valid, others_are_not, spans_end)
+/* A name is in a text as a word of its own, in any case; what is beyond ASCII is of a word. */
+START_TEST(names_are_words)
+{
+    static const char *const with[] = {"Max", "ask max.", "\xe2\x80\x94, MAX\n", "maxi, max-"};
+    static const char *const without[] = {"",      "maxi",        "climax",
+                                          "max_1", "max\xc3\xa9", "9max ma x"};
+
+    for (size_t i = 0; i < sizeof(with) / sizeof(with[0]); i++)
+        ck_assert_msg(name_is_in(with[i], "Max"), "'%s'", with[i]);
+    for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
+        ck_assert_msg(!name_is_in(without[i], "Max"), "'%s'", without[i]);
+}
+END_TEST
+
+SUITE_MAIN("base/name", names_are_valid, others_are_not, spans_end, names_are_words)
