@@ -1,6 +1,7 @@
 #include "base/checksum.h"
 
 #include <assert.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <string.h>
 
@@ -92,4 +93,9 @@ void sha256_take(struct sha256 *s, uint8_t out[SHA256_BYTES])
 void sha256_close(struct sha256 *s)
 {
     EVP_MD_CTX_free(context_of(s));
+}
+
+bool secret_is(const void *secret, const void *bytes, size_t size_bytes)
+{
+    return CRYPTO_memcmp(secret, bytes, size_bytes) == 0;
 }

@@ -1,7 +1,9 @@
-/* Checksums of bytes that were sent: crc32c of a piece, sha256 of the whole. */
+/* Checksums of bytes that were sent: crc32c of a piece, sha256 of the whole; and how a secret, such
+ * as a hash, is compared. */
 #ifndef BASE_CHECKSUM_H
 #define BASE_CHECKSUM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,5 +25,9 @@ void sha256_add(struct sha256 *s, const void *data, size_t size_bytes);
 /* The hash of all that was added; s is then as freshly opened. */
 void sha256_take(struct sha256 *s, uint8_t out[SHA256_BYTES]);
 void sha256_close(struct sha256 *s);
+
+/* Whether the bytes are those of the secret. Takes as long for all of one size, so that the time
+ * tells nothing about the secret. */
+bool secret_is(const void *secret, const void *bytes, size_t size_bytes);
 
 #endif

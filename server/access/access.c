@@ -2,7 +2,6 @@
  * compared in constant time. So the time of a refusal reveals nothing about existing keys. */
 #include "server/access/access.h"
 
-#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -66,7 +65,7 @@ static struct access_key *access_find(const struct access *a, const uint8_t dige
     for (; node != NULL; node = hash_next(node)) {
         struct access_key *key = container_of(node, struct access_key, by_digest);
 
-        if (CRYPTO_memcmp(key->digest, digest, SHA256_BYTES) == 0)
+        if (secret_is(key->digest, digest, SHA256_BYTES))
             return key;
     }
     return NULL;

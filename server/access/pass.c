@@ -1,10 +1,11 @@
 #include "server/access/pass.h"
 
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/checksum.h"
 
 enum { PASS_MAC_CHARS = 65 };
 
@@ -52,7 +53,7 @@ enum status pass_read(char principal[PASS_PRINCIPAL_CHARS], const char *pass, si
     copy[len] = '\0';
     text = copy + PASS_MAC_CHARS;
     if (strlen(copy) != len || !pass_sign(mac, secret, text) ||
-        CRYPTO_memcmp(copy, mac, PASS_MAC_CHARS - 1) != 0 || strncmp(text, "v1/", 3) != 0)
+        !secret_is(mac, copy, PASS_MAC_CHARS - 1) || strncmp(text, "v1/", 3) != 0)
         return pass_refuse(err);
     to = text + 3;
     from = strchr(to, '/');

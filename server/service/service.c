@@ -15,6 +15,7 @@
 #include "base/alarm.h"
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/checksum.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -557,24 +558,12 @@ static bool service_user_may_say(struct service_user *u, size_t payload_len)
     return true;
 }
 
-/* Takes as long for every text of the secret's length. */
-static bool is_secret(const char *text, const char *secret)
-{
-    const size_t len = strlen(secret);
-    unsigned char differs = 0;
-
-    if (strlen(text) != len)
-        return false;
-    for (size_t i = 0; i < len; i++)
-        differs |= (unsigned char)(text[i] ^ secret[i]);
-    return differs == 0;
-}
-
 static void service_user_wake(struct service_user *u, const char *text)
 {
     const char *password = u->service->config.plan->password;
 
-    u->is_admitted = password == NULL || is_secret(text, password);
+    u->is_admitted = password == NULL || (strlen(text) == strlen(password) &&
+                                          secret_is(password, text, strlen(password)));
     if (u->is_admitted)
         service_user_to_menu(u);
     else

@@ -58,6 +58,15 @@ START_TEST(test_sha256)
 }
 END_TEST
 
+START_TEST(test_secrets)
+{
+    ck_assert(secret_is("open sesame", "open sesame!", 11) && secret_is("", "", 0));
+    ck_assert(!secret_is("open sesame", "Open sesame", 11));
+    ck_assert(!secret_is("open sesame", "open sesamE", 11));
+    ck_assert(secret_is("a\0b", "a\0b", 3) && !secret_is("a\0b", "a\0c", 3));
+}
+END_TEST
+
 /* Without memory opening fails. */
 START_TEST(test_fault)
 {
@@ -71,4 +80,5 @@ START_TEST(test_fault)
 }
 END_TEST
 
-SUITE_MAIN("base/checksum", test_crc32c, test_crc32c_in_pieces, test_sha256, test_fault)
+SUITE_MAIN("base/checksum", test_crc32c, test_crc32c_in_pieces, test_sha256, test_secrets,
+           test_fault)
