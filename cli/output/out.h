@@ -16,7 +16,8 @@ bool out_flush(void);
 /* Writes the object as one compact line, and takes the object. */
 bool out_json(json_t *object);
 /* Writes text that a peer sent. On a terminal the control characters but tab and newline become
- * U+FFFD, so that the text cannot steer the terminal. */
+ * U+FFFD, so that the text cannot steer the terminal; and so do the controls of direction, U+202A
+ * to U+202E and U+2066 to U+2069, so that the text cannot reorder the line. */
 bool out_foreign(const char *text, size_t len);
 
 /* Opens a file for results; for "-" the file is a copy of stdout. NULL: errno says why. */
