@@ -38,9 +38,14 @@ struct metric {
                                         but owned in a report */
 };
 
+/* Whether a sum or a fixed value is printed without a decimal point. */
+static inline bool metric_is_integer(double x)
+{
+    return x > -1e15 && x < 1e15 && x == (double)(int64_t)x;
+}
 static inline struct metric metric_sum(double x)
 {
-    return (struct metric){.kind = METRIC_SUM, .is_integer = x == (double)(int64_t)x, .a = x};
+    return (struct metric){.kind = METRIC_SUM, .is_integer = metric_is_integer(x), .a = x};
 }
 static inline struct metric metric_average(double num, double den)
 {
@@ -52,7 +57,7 @@ static inline struct metric metric_ppl(double nats, double n_tokens)
 }
 static inline struct metric metric_fixed(double x)
 {
-    return (struct metric){.kind = METRIC_FIXED, .is_integer = x == (double)(int64_t)x, .a = x};
+    return (struct metric){.kind = METRIC_FIXED, .is_integer = metric_is_integer(x), .a = x};
 }
 static inline struct metric metric_timer(double x, double from_s, double to_s)
 {

@@ -1,5 +1,4 @@
 #include <jansson.h>
-#include <math.h>
 #include <string.h>
 
 #include "worlds/metrics/metrics.h"
@@ -26,12 +25,9 @@ static bool metric_read_kind(struct metric *out, const char *kind, const json_t 
     double x[3] = {0};
 
     if (strcmp(kind, "sum") == 0 && metric_numbers(x, 1, value))
-        *out = (struct metric){
-            .kind = METRIC_SUM, .is_integer = fabs(x[0]) < 1e15 && x[0] == trunc(x[0]), .a = x[0]};
+        *out = metric_sum(x[0]);
     else if (strcmp(kind, "fixed") == 0 && metric_numbers(x, 1, value))
-        *out = (struct metric){.kind = METRIC_FIXED,
-                               .is_integer = fabs(x[0]) < 1e15 && x[0] == trunc(x[0]),
-                               .a = x[0]};
+        *out = metric_fixed(x[0]);
     else if (strcmp(kind, "ppl") == 0 && metric_numbers(x, 2, value))
         *out = metric_ppl(x[0], x[1]);
     else if (strcmp(kind, "timer") == 0 && metric_numbers(x, 3, value) && x[1] <= x[2])
