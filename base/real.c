@@ -239,7 +239,9 @@ double real_pow(double a, double b)
         return magnitude == 1.0 ? 1.0 : (magnitude > 1.0) == (b > 0.0) ? INFINITY : 0.0;
     if (a < 0.0 && !is_whole && magnitude >= 0x1p-1022 && magnitude != INFINITY)
         return NAN;
-    if (magnitude < 0x1p-1022 || magnitude == INFINITY) {
+    if (magnitude == 1.0) {
+        result = 1.0; /* real_scale takes no factor as large as b may be */
+    } else if (magnitude < 0x1p-1022 || magnitude == INFINITY) {
         result = (magnitude == INFINITY) == (b > 0.0) ? INFINITY : 0.0;
     } else {
         power = real_log_of(magnitude);

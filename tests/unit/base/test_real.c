@@ -70,6 +70,9 @@ START_TEST(test_powers)
     }
     ck_assert(real_pow(2.0, 2000.0) == INFINITY && real_pow(2.0, -2000.0) == 0.0);
     ck_assert(real_pow(10000.0, -0.5) == 0.01);
+    ck_assert(real_pow(-1.0, 0x1p997) == 1.0 && real_pow(-1.0, -0x1.fffffffffffffp1023) == 1.0);
+    ck_assert(real_pow(-1.0, 0x1.fffffffffffffp52) == -1.0 && isnan(real_pow(-1.0, 0.5)));
+    ck_assert(real_pow(1.0 - 0x1p-53, 0x1p997) == 0.0 && real_pow(1.0 + 0x1p-52, -0x1p997) == 0.0);
 }
 END_TEST
 
