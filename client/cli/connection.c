@@ -13,10 +13,11 @@
 #include "base/env.h"
 #include "cli/output/console.h"
 #include "cli/output/interrupt.h"
+#include "client/lib/reach.h"
 
 enum {
-    QUIET_MS = 500, /* a shorter wait prints no remark */
-    SLICE_MS = 250, /* a Ctrl-C during the wait is noticed within this time */
+    QUIET_MS = 1000, /* a shorter wait prints no remark */
+    SLICE_MS = 250,  /* a Ctrl-C during the wait is noticed within this time */
     MAX_WAIT_S = 24 * 3600,
 };
 
@@ -98,9 +99,16 @@ bool connection_read_key(char **out, const struct connection_options *options)
         return false;
     if (*out == NULL && key != NULL && *key != '\0')
         *out = xstrdup(key);
-    if (*out != NULL)
-        (*out)[strcspn(*out, "\r\n")] = '\0';
-    return true;
+    if (*out == NULL)
+        return true;
+    (*out)[strcspn(*out, "\r\n")] = '\0';
+    if (reach_is_key(*out))
+        return true;
+    console_error("the key of %s has a character that no key has, such as a space",
+                  options->key_file == NULL ? "PARLEY_API_KEY" : options->key_file);
+    free(*out);
+    *out = NULL;
+    return false;
 }
 
 static bool read_secrets(struct connection_secrets *out, const struct connection_options *options)
@@ -133,8 +141,7 @@ static struct parley_channel *open_channel(const struct connection_options *opti
 
         channel = parley_channel_open_with(&with);
         if (channel == NULL)
-            console_error("no connection to %s: the key has invalid bytes, or memory is exhausted",
-                          options->server);
+            console_error("no connection to %s: memory is exhausted", options->server);
     }
     secrets_free(&s);
     return channel;
@@ -157,7 +164,7 @@ static enum parley_status wait_ready(struct parley_channel *channel,
             rc = PARLEY_OK;
         waited_ms = env_now_ms(&env_real) - start_ms;
         if (rc != PARLEY_OK && waited_ms >= QUIET_MS && waited_ms < wait_ms)
-            console_progress("waiting for the server at %s …", options->server);
+            console_progress("waiting: %s …", err->text);
     } while (rc == PARLEY_DEADLINE_EXCEEDED && waited_ms < wait_ms && interrupt_sleep(0));
     console_clear();
     return rc;

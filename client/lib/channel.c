@@ -159,10 +159,8 @@ static bool channel_set_key(struct parley_channel *channel, const char *key)
     size_t len = strlen(key);
     char *value;
 
-    for (size_t i = 0; i < len; i++) {
-        if (key[i] < '!' || key[i] > '~')
-            return false;
-    }
+    if (!reach_is_key(key))
+        return false;
     value = try_alloc(1, sizeof(bearer) + len);
     if (value == NULL)
         return false;

@@ -83,12 +83,14 @@ enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t 
         now = clock_ms();
         is_over = is_over || now >= end_ms || reach_is_final(&cause);
     }
-    if (err.status == PARLEY_DEADLINE_EXCEEDED && cause.reason[0] != '\0') {
+    if (err.status == PARLEY_DEADLINE_EXCEEDED && cause.status == PARLEY_DEADLINE_EXCEEDED)
+        reach_explain_silence(&err, channel->address);
+    else if (err.status == PARLEY_DEADLINE_EXCEEDED && cause.reason[0] != '\0') {
         err = cause;
         err.status = PARLEY_DEADLINE_EXCEEDED;
     } else if (err.status == PARLEY_DEADLINE_EXCEEDED) {
         (void)snprintf(err.text, sizeof(err.text),
-                       "the server at %s did not become ready within %u ms", channel->address,
+                       "parleyd at %s answers, but was not ready within %u ms", channel->address,
                        timeout_ms);
     }
     if (reach_is_final(&err) && err.status != PARLEY_INVALID_ARGUMENT)

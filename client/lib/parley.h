@@ -51,7 +51,7 @@ struct parley_error {
                         answered, the cause: NOTHING_LISTENS, HOST_UNKNOWN, UNREACHABLE,
                         NOTHING_BEHIND (a proxy), NOT_GRPC, TLS_WANTED, TLS_NOT_WANTED,
                         AUTHORITY_UNKNOWN, AUTHORITIES_MISSING, NAME_DIFFERS, CERTIFICATE_WANTED,
-                        ADDRESS_MALFORMED */
+                        SILENT, ADDRESS_MALFORMED; CONNECTION_LOST if it was reached before */
 };
 
 struct parley_channel;

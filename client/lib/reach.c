@@ -86,6 +86,14 @@ bool reach_address(char out[REACH_ADDRESS_SIZE], const char *address, struct par
     return false;
 }
 
+bool reach_is_key(const char *key)
+{
+    for (; *key != '\0'; key++)
+        if (*key < '!' || *key > '~')
+            return false;
+    return true;
+}
+
 /* --- causes --- */
 
 struct cause {
@@ -130,6 +138,11 @@ static const struct cause certificate_wanted = {
     " ends the TLS handshake: it probably wants a client's certificate; name its file and its "
     "key's",
     false};
+static const struct cause silent = {
+    "SILENT", "nobody answers at ",
+    ": check the address, and whether parleyd there is stopped or overloaded", false};
+static const struct cause connection_lost = {"CONNECTION_LOST", "the connection to ",
+                                             " is lost: is parleyd still running?", false};
 
 /* What gRPC's text contains, for OpenSSL and for BoringSSL. The first row that matches counts. */
 static const struct {
@@ -153,13 +166,14 @@ static const struct {
     {"omain name not found", &host_unknown, NULL},
     {"unreachable", &unreachable, NULL},
     {"No route to host", &unreachable, NULL},
+    {"imed out", &silent, NULL},
+    {"Timeout occurred", &silent, NULL},
     {"Connection reset by peer", &tls_wanted, &certificate_wanted},
     {"Socket closed", &tls_wanted, &certificate_wanted},
     {"ndpoint read failed", &tls_wanted, &certificate_wanted},
 };
 
-/* A connection that was there and was lost has no cause of the table: nothing is wrong with how
- * the caller connects. */
+/* A connection that was there and was lost: nothing is wrong with how the caller connects. */
 static const struct cause *find_cause(const char *text, bool is_tls)
 {
     const bool is_connecting = strstr(text, "connect") != NULL || strstr(text, "DNS") != NULL ||
@@ -169,27 +183,24 @@ static const struct cause *find_cause(const char *text, bool is_tls)
     for (size_t i = 0; is_connecting && i < sizeof(texts) / sizeof(texts[0]); i++)
         if (strstr(text, texts[i].part) != NULL)
             return is_tls && texts[i].with_tls != NULL ? texts[i].with_tls : texts[i].cause;
-    return NULL;
+    return &connection_lost;
+}
+
+static void say_cause(struct parley_error *err, const struct cause *cause, const char *address)
+{
+    (void)snprintf(err->text, sizeof(err->text), "%s%.150s%s", cause->before, address,
+                   cause->after); /* a longer one is cut */
+    (void)snprintf(err->reason, sizeof(err->reason), "%s", cause->reason);
 }
 
 void reach_explain(struct parley_error *err, const char *address, bool is_tls)
 {
-    const struct cause *cause = find_cause(err->text, is_tls);
-    const char *last = strrchr(err->text, ':');
-    char why[sizeof(err->text)];
+    say_cause(err, find_cause(err->text, is_tls), address);
+}
 
-    if (cause != NULL) {
-        (void)snprintf(err->text, sizeof(err->text), "%s%.150s%s", cause->before, address,
-                       cause->after); /* a longer one is cut */
-        (void)snprintf(err->reason, sizeof(err->reason), "%s", cause->reason);
-        return;
-    }
-    last = last != NULL && last[1] == ' ' && last[2] != '\0' ? last + 2 : err->text;
-    (void)snprintf(why, sizeof(why), "%s", last);
-    why[0] = (char)tolower((unsigned char)why[0]);
-    (void)snprintf(err->text, sizeof(err->text),
-                   "lost the connection to %.100s: %.200s; is parleyd still running?", address,
-                   why);
+void reach_explain_silence(struct parley_error *err, const char *address)
+{
+    say_cause(err, &silent, address);
 }
 
 static const struct cause *cause_of(const struct parley_error *err)
@@ -197,7 +208,7 @@ static const struct cause *cause_of(const struct parley_error *err)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         if (strcmp(texts[i].cause->reason, err->reason) == 0)
             return texts[i].cause;
-    return NULL;
+    return strcmp(connection_lost.reason, err->reason) == 0 ? &connection_lost : NULL;
 }
 
 bool reach_is_cause(const struct parley_error *err)

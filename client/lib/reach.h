@@ -17,9 +17,14 @@ enum { REACH_ADDRESS_SIZE = 256 };
 bool reach_address(char out[REACH_ADDRESS_SIZE], const char *address, struct parley_error *err);
 
 /* Explains the failure of a call to which no server has answered. err->text is gRPC's text; it
- * becomes one sentence about the address. err->reason becomes the cause, "" if the text names none
- * that is known. err->status stays. */
+ * becomes one sentence about the address. err->reason becomes the cause; CONNECTION_LOST if the
+ * text names none that prevents a connection. err->status stays. */
 void reach_explain(struct parley_error *err, const char *address, bool is_tls);
+/* The same for a call that ended by its deadline, without a word from anybody. */
+void reach_explain_silence(struct parley_error *err, const char *address);
+
+/* Returns whether a key can be sent: printable ASCII without spaces. */
+bool reach_is_key(const char *key);
 
 /* Returns whether a failure's reason is one of these causes: no server has answered. */
 bool reach_is_cause(const struct parley_error *err);

@@ -561,16 +561,139 @@ def ends_with(serve):
         serve()
 
 
+@parley.agent("faulty")
+class Faulty:
+    """Fails as its last message says."""
+
+    def __init__(self, system=""):
+        if system:
+            raise ValueError(f"no such system: {system}")
+
+    def observe(self, messages):
+        self.what = messages[-1].text
+
+    def act(self):
+        return getattr(self, f"act_{self.what}")()
+
+    def act_well(self):
+        return "well"
+
+    def act_raises(self):
+        return {}["key"]
+
+    def act_says(self):
+        raise parley.Error("FAILED_PRECONDITION", "say please")
+
+    def act_nothing(self):
+        pass
+
+    def act_bytes(self):
+        return b"bytes"
+
+    def act_numbers(self):
+        yield "a"
+        yield 5
+
+    async def act_later(self):
+        yield "later"
+
+    def act_keeps(self):
+        self.lock = threading.Lock()
+        return "kept"
+
+
+def test_faults():
+    """What an agent raises: a trace at the worker from the agent's own code on, a line for the client, and only this turn fails."""
+    heard = io.StringIO()
+    with contextlib.redirect_stderr(heard), Daemon(PARLEYD) as daemon, parley.connect(daemon.address) as server:
+        serve(Faulty, daemon.address)
+        attached(server, "faulty")
+        until("it says what it serves", lambda: f"parley: serving 'faulty' to the daemon at {daemon.address}\n" in heard.getvalue())
+        with server.open("faulty") as chat:
+            for what, code, words in (
+                ("raises", "INTERNAL", "KeyError: 'key'"),
+                ("nothing", "INTERNAL", "TypeError: act() returned None: it must return a text, or yield pieces of one"),
+                ("bytes", "INTERNAL", "act() returned b'bytes'"),
+                ("numbers", "INTERNAL", "act() yielded 5: it must yield texts"),
+                ("later", "INTERNAL", "act() is an async generator: serve this agent with parley.aio.serve, not parley.serve"),
+                ("says", "FAILED_PRECONDITION", "say please"),
+            ):
+                before = len(heard.getvalue())
+                refused(lambda what=what: chat.ask(what), code, words)
+                trace = heard.getvalue()[before:]
+                assert trace.startswith("parley: 'faulty' failed:\n") if code == "INTERNAL" else trace == "", trace
+                assert "agents.py" not in trace and ("in act_raises" in trace) == (what == "raises"), trace
+                assert chat.ask("well").text == "well"
+            assert chat.ask("keeps").text == "kept"
+            for call in (lambda: chat.ask("well"), lambda: chat.fork().ask("well")):
+                refused(call, "INTERNAL", "Faulty cannot be copied, which is done before each turn: cannot pickle '_thread.lock' object")
+        for _ in range(2):  # the worker goes on
+            refused(lambda: server.open("faulty", "none").ask("well"), "INTERNAL", "ValueError: no such system: none")
+        assert "test_python.py" in heard.getvalue() and server.open("faulty").ask("well").text == "well"
+
+
+def test_names():
+    """Keywords and fields that are not known are refused with the one that is meant, before anything is sent."""
+    with parley.connect("127.0.0.1:1", patience=0) as server:
+        chat = server.links and parley.Conversation(parley.wire.Route(server.links, 0), "none")
+        for call, words in (
+            (lambda: parley.agent("x", row=3), "parley.agent() has no 'row': did you mean 'rows'?"),
+            (lambda: parley.teacher("x", evaluates=print), "did you mean 'evaluate'?"),
+            (lambda: parley.environment("x", instances=3), "did you mean 'max_instances'?"),
+            (lambda: parley.serve(Speller, adress="x"), "parley.serve() has no 'adress': did you mean 'address'?"),
+            (lambda: parley.aio.serve(Speller, world=True), "parley.aio.serve() has no 'world': did you mean 'worlds'?"),
+            (lambda: parley.connect("localhost", patients=3), "did you mean 'patience'?"),
+            (lambda: server.open("echo", temprature=0), "a conversation has no 'temprature': did you mean 'temperature'?"),
+            (lambda: server.open("echo", metdata={}), "did you mean 'metadata'?"),
+            (lambda: chat.ask("x", max_token=3), "a turn has no 'max_token': did you mean 'max_tokens'?"),
+            (lambda: chat.ask("x", zebra=3), "a turn has no 'zebra': it has clear_logit_bias, "),
+            (lambda: chat.ask("x", temperature="hot"), "a turn: temperature must not be 'hot'"),
+            (lambda: chat.ask([{"role": "user", "content": "x"}]), "a message has no 'content': did you mean 'text'?"),
+            (lambda: chat.ask("x", tools=[{"type": "function", "function": {"name": "f"}}]), "a tool has no 'function'"),
+            (lambda: parley.agent(Speller), '@parley.agent("NAME")'),
+            (lambda: parley.teacher(print), '@parley.teacher("NAME")'),
+            (lambda: parley.world(print), '@parley.world("NAME")'),
+            (lambda: parley.environment(Speller), '@parley.environment("NAME")'),
+        ):
+            try:
+                call()
+                raise AssertionError(f"it was taken: {words}")
+            except TypeError as e:
+                assert words in str(e), e
+
+
 def test_misuse():
     """What cannot be an agent, and whom the daemon does not want."""
     class Plain:
         pass
 
-    try:
-        parley.serve(Plain)
-        raise AssertionError("it was served")
-    except TypeError as e:
-        assert "@parley.agent" in str(e)
+    class Deaf:
+        def act(self):
+            pass
+
+    class Mute:
+        def observe(self, messages):
+            pass
+
+    class Bound(Mute):
+        def batch_act(self, rows):
+            pass
+
+    class Slow(Speller):
+        async def observe(self, messages):
+            pass
+
+    def function():
+        pass
+
+    for what, words in ((Plain, "@parley.agent"), (parley.agent("x")(Deaf), "observe(self, messages)"), (parley.agent("x")(Mute), "act(self)"),
+                        (parley.agent("x")(Bound), "@staticmethod"), (parley.agent("x")(Slow), "observe is a coroutine"),
+                        (Speller(), "serve the class Speller"), (parley.agent("x")(function), "function is a function")):
+        try:
+            parley.serve(what)
+            raise AssertionError("it was served")
+        except TypeError as e:
+            assert words in str(e), e
     with Daemon(PARLEYD, "--attach", "off") as daemon:
         refused(lambda: parley.serve(Speller, daemon.address), "PERMISSION_DENIED", "may not attach")
     with Daemon(PARLEYD) as daemon:
@@ -605,7 +728,7 @@ def test_the_page():
 
 
 TESTS = [test_a_conversation, test_a_cursor, test_asyncio, test_a_restart, test_several_addresses, test_keys_and_tls, test_batches_of_an_agent,
-         test_batch_act_and_states, test_environments, test_asyncio_environments, test_misuse, test_the_page]
+         test_batch_act_and_states, test_environments, test_asyncio_environments, test_faults, test_names, test_misuse, test_the_page]
 
 
 def main():

@@ -1,10 +1,13 @@
-"""Why a daemon is not reached, in one sentence: `parley` (libparley) and the Python package, blocking and asyncio, say the same, and nothing
-of gRPC's log is seen. What waiting cannot change is said at once.
+"""Why a daemon is not reached, in one sentence: `parley`, a program with libparley and the Python package, blocking and asyncio, say the same,
+and nothing of gRPC's log is seen. What waiting cannot change is said at once; what a client waits for is said after a second.
 
-usage: test_reach.py PARLEYD PARLEY
+usage: test_reach.py PARLEYD PARLEY REACH_CALLS
 """
 import asyncio
+import hashlib
+import logging
 import os
+import queue
 import re
 import socket
 import subprocess
@@ -13,6 +16,7 @@ import tempfile
 import threading
 import time
 
+import cable
 import children
 
 PACKAGE = os.environ["PARLEY_PACKAGE"]  # made by venv.sh
@@ -20,7 +24,7 @@ sys.path.insert(0, PACKAGE)
 import parley  # noqa: E402
 from parley import reach  # noqa: E402
 
-PARLEYD, PARLEY = sys.argv[1:]
+PARLEYD, PARLEY, REACH_CALLS = sys.argv[1:]
 
 
 def certificate(folder, name, *names):
@@ -42,33 +46,48 @@ def of_program(address, ca, wait):
     return re.sub(r" \(waited .*\)$", "", done.stderr.removeprefix("parley: ").rstrip("\n")), took
 
 
-def of_python(address, ca):
-    """The error of the blocking client, which that of asyncio equals."""
-    try:
-        with parley.connect(address, tls=ca or None, patience=0.3) as server:
-            server.open("echo")
-    except parley.Error as e:
-        error = e
-    async def ask():
-        await parley.aio.connect(address, tls=ca or None, patience=0.3).open("echo")
+def of_library(address, ca, wait, model="echo"):
+    """The reason and the sentence of libparley."""
+    done = children.run([REACH_CALLS, address, str(round(1000 * wait)), model, *([ca] if ca else [])], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "" and done.stdout.count("\n") == 1, done
+    return tuple(done.stdout.rstrip("\n").split(" ", 1))
 
+
+def of_python(address, ca, model="echo", patience=0.3):
+    """The reason and the sentence of the blocking client, which that of asyncio equals."""
+    with parley.connect(address, tls=ca or None, patience=patience) as server:
+        error = failure(lambda: server.open(model).ask("hello"))
+
+    async def ask():
+        chat = await parley.aio.connect(address, tls=ca or None, patience=patience).open(model)
+        await chat.ask("hello")
+
+    later = failure(lambda: asyncio.run(ask()))
+    assert (later.message, later.reason) == (error.message, error.reason), (later, error)
+    return error.reason, error.message
+
+
+def failure(call):
     try:
-        asyncio.run(ask())
+        call()
     except parley.Error as e:
-        assert (e.message, e.reason) == (error.message, error.reason), (e, error)
-        return error
-    raise AssertionError(f"{address} is reached")
+        return e
+    raise AssertionError("it did not fail")
 
 
 def is_told(address, reason, ca=None, is_final=False):
     """All clients name the cause, with the sentence of the table in the Python package."""
-    said, took = of_program(address, ca, 30 if is_final else 0.6)
-    error = of_python(address, ca)
-    assert error.reason == reason and error.message == said, (address, error.reason, error.message, said)
-    assert took < 20, f"{address}: what waiting cannot change is said at once"
-    if reason != "ADDRESS_MALFORMED":
+    wait = 30 if is_final else 0.6
+    said, took = of_program(address, ca, wait)
+    if reason == "ADDRESS_MALFORMED":
+        error = failure(lambda: parley.connect(address))
+        of_both = error.reason, error.message
+    else:
+        of_both = of_python(address, ca)
         sentences = {cause[1] for row in reach.TEXTS for cause in row[1:] if cause[0] == reason}
         assert said in {s.format(reach.address_of(address)) for s in sentences}, said
+    assert of_both == of_library(address, ca, wait) == (reason, said), (address, of_both, said)
+    assert took < 20, f"{address}: what waiting cannot change is said at once"
 
 
 def malformed():
@@ -107,6 +126,99 @@ def causes(folder):
         is_told(daemon.address, "CERTIFICATE_WANTED", ca=ours[0])
 
 
+def key_missing(folder):
+    """The daemon's own words; a key that cannot be sent is refused before."""
+    keys = os.path.join(folder, "keys")
+    with open(keys, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as f:
+        print("anna", hashlib.sha256(b"pk-anna").hexdigest(), file=f)
+    with children.Daemon(PARLEYD, "--keys", keys) as daemon:
+        said, _ = of_program(daemon.address, None, 30)
+        assert of_python(daemon.address, None) == of_library(daemon.address, None, 30) == ("KEY_MISSING", said.removesuffix(" [UNAUTHENTICATED]")), said
+        with parley.connect(daemon.address, key="pk-anna") as server:
+            assert server.open("echo").ask("hello").text == "hello"
+    done = children.run([PARLEY, "models"], env={**os.environ, "PARLEY_API_KEY": "a key"}, capture_output=True, text=True)
+    assert done.returncode == 1 and "a character that no key has" in done.stderr and "a key" not in done.stderr.replace("that no key", ""), done
+    e = failure(lambda: parley.connect("localhost", key="a key\n"))
+    assert "a character that no key has" in e.message and "a key\n" not in e.message, e
+
+
+def silent():
+    """Somebody takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = "{}:{}".format(*mute.getsockname())
+        said, _ = of_program(address, None, 0.6)
+        assert (*of_library(address, None, 0.6),) == ("SILENT", said) == ("SILENT", reach.SILENT[1].format(address)), said
+        link = parley.client.Link(address, None, None, 0.6)
+        e = failure(link.reach)
+        assert (e.reason, e.message) == ("SILENT", said), e
+        link.channel.close()
+
+
+def lost():
+    """A connection breaks while a reply is computed, and the client has no patience. (`parley` always has, and goes on.)"""
+    asked, go = queue.SimpleQueue(), queue.SimpleQueue()
+
+    @parley.agent("stuck")
+    class Stuck:
+        def observe(self, messages):
+            pass
+
+        def act(self):
+            asked.put(None)
+            go.get()
+            return "ok"
+
+    def serve(address):
+        try:
+            parley.serve(Stuck, address)
+        except parley.Error:
+            pass  # the daemon ends
+
+    def cut(wire, call):
+        """Cuts the connection when the agent has been asked; the agent then answers nobody."""
+        said = queue.SimpleQueue()
+        threading.Thread(target=lambda: said.put(call()), daemon=True).start()
+        asked.get(timeout=children.PATIENCE)
+        wire.cut()
+        try:
+            return said.get(timeout=children.PATIENCE)
+        finally:
+            go.put(None)
+
+    with children.Daemon(PARLEYD) as daemon:
+        wire = cable.Cable(daemon.address)
+        threading.Thread(target=serve, args=(daemon.address,), daemon=True).start()
+        with parley.connect(daemon.address) as server:
+            children.until("the agent is served", lambda: any(m.name == "stuck" for m in parley.Models(server).list()))
+        sentence = reach.LOST[1].format(wire.address)
+        assert cut(wire, lambda: of_library(wire.address, None, 30, "stuck")) == ("CONNECTION_LOST", sentence)
+        with parley.connect(wire.address, patience=0) as server:
+            e = cut(wire, lambda: failure(lambda: server.open("stuck").ask("hello")))
+            assert (e.reason, e.message) == ("CONNECTION_LOST", sentence), e
+
+        async def ask():
+            await (await parley.aio.connect(wire.address, patience=0).open("stuck")).ask("hello")
+
+        e = cut(wire, lambda: failure(lambda: asyncio.run(ask())))
+        assert (e.reason, e.message) == ("CONNECTION_LOST", sentence), e
+
+
+def waiting(folder):
+    """A client that waits says for what, once for each cause, and goes on when the daemon is there."""
+    address = f"unix:{folder}/later"
+    said = queue.SimpleQueue()
+    handler = logging.Handler()
+    handler.emit = lambda record: said.put(record.getMessage())
+    logging.getLogger("parley").addHandler(handler)
+    replies = queue.SimpleQueue()
+    with parley.connect(address, patience=children.PATIENCE) as server:
+        threading.Thread(target=lambda: replies.put(server.open("echo").ask("hello").text), daemon=True).start()
+        assert said.get(timeout=children.PATIENCE) == f"parley: waiting: nothing listens at {address}: is parleyd running there?"
+        with children.Daemon(PARLEYD, listen=address):
+            assert replies.get(timeout=children.PATIENCE) == "hello"
+    logging.getLogger("parley").removeHandler(handler)
+
+
 def served(folder):
     """parley.serve says what it serves and to whom, and, while no daemon is there, what it waits for."""
     worker = "import sys, parley\n@parley.agent('words')\nclass Words:\n    def observe(self, messages): pass\n    def act(self): return 'ok'\n" \
@@ -126,7 +238,11 @@ def main():
     malformed()
     with tempfile.TemporaryDirectory() as folder:
         causes(folder)
+        key_missing(folder)
+        waiting(folder)
         served(folder)
+    silent()
+    lost()
 
 
 if __name__ == "__main__":

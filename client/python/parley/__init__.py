@@ -14,7 +14,6 @@
 - `parley.Replay` is a replay buffer: actors insert experience and learners sample it.
 - `parley.Policy` serves a policy that a torch module or a function of numpy arrays computes; `parley.Act` asks any policy for actions.
 - `parley.rooms` has rooms in which people write to each other.
-- `parley.rooms` has rooms in which people write to each other.
 - `parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in environments that run in the daemon,
   which `parley.vector` has as a vector environment of gymnasium.
 - `parley.parallel` has pools of processes, and groups whose members call each other's functions."""

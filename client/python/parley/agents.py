@@ -12,6 +12,9 @@ ParlAI's fields: labels, label_candidates, reward, and any others. A reply may b
 fields of your own; a chat gets its text. With `parley.serve(…, worlds=True)`, `parley train -m attached:NAME` lets it learn from rows
 that have labels, and has it save and load.
 
+What an agent raises ends its turn: the client gets the exception's type and text, and the worker prints the trace on stderr. A
+`parley.Error` is meant for the client, and prints none.
+
 `__init__` may take `system`, the system prompt. After a worker is lost, another worker replays the turns through observe and
 self_observe, without act. act must therefore not change state that a later turn needs. The instance is copied before each turn, so
 that a failed turn can be undone. Keep weights and other large objects in the class or the module, where they are not copied."""
@@ -22,15 +25,17 @@ import copy
 import dataclasses
 import inspect
 import queue
-import sys
+import reprlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import grpc
 
 from parley import reach, wire
 from parley.environments import Host, is_environment
+from parley.keywords import checked, named
+from parley.tidings import Tidings, told
 from parley.troupe import Row, Troupe, asked_of
 from parley.v1 import agents_pb2 as pb
 from parley.v1 import error_pb2
@@ -40,9 +45,12 @@ C = TypeVar("C", bound=type)
 GRPC_INTERNAL = 13
 
 
+@checked
 def agent(name: str, *, version: str = "", rows: int = 0, deterministic: bool = False, save_every: int = 0) -> Callable[[C], C]:
     """Declares a class as an agent: `@parley.agent("words")`. rows: the maximum number of rows in a step (0: 64). deterministic: the
     same messages always give the same reply, so that the daemon may run a turn again after a part of its reply was sent."""
+    named(name, "agent")
+
     def mark(what: C) -> C:
         what.__parley_offer__ = {"name": name, "version": version, "max_rows": rows, "save_every": save_every}  # type: ignore[attr-defined]
         what.__parley_deterministic__ = deterministic  # type: ignore[attr-defined]
@@ -62,19 +70,66 @@ class Clone:
     said: str = ""
 
 
+class Unfit:
+    """In the place of an agent that could not be made, restored, told what was said before, or copied: each of its turns fails with why."""
+
+    def __init__(self, why: Exception) -> None:
+        self.why, self.trace = why, why.__traceback__
+
+    def __deepcopy__(self, memo: Any) -> Unfit:
+        return self
+
+    def observe(self, messages: Any) -> None:
+        raise self.why.with_traceback(self.trace)
+
+    def save(self) -> bytes:
+        raise self.why.with_traceback(self.trace)
+
+
+def copied(agent: Any) -> Any:
+    try:
+        return copy.deepcopy(agent)
+    except Exception as e:
+        raise TypeError(f"{type(agent).__name__} cannot be copied, which is done before each turn: {e}; keep what cannot be copied in the class or "
+                        "the module") from e
+
+
+def checked_agent(cls: Any) -> None:
+    """Refuses what could not answer a turn, before it is offered."""
+    if inspect.isfunction(cls) and hasattr(cls, "__parley_offer__"):
+        raise TypeError(f"{cls.__name__} is a function: an agent is a class with observe(self, messages) and act(self)")
+    if not isinstance(cls, type) and hasattr(cls, "__parley_offer__"):
+        raise TypeError(f"serve the class {type(cls).__name__}, not an instance of it: each conversation has an instance of its own")
+    if not hasattr(cls, "__parley_offer__"):
+        raise TypeError(f"{cls!r} is not an agent: decorate it with @parley.agent(NAME)")
+    if not hasattr(cls, "observe"):
+        raise TypeError(f"{cls.__name__} has no observe(self, messages), which receives what is said")
+    if not hasattr(cls, "act") and not hasattr(cls, "batch_act"):
+        raise TypeError(f"{cls.__name__} has no act(self), which returns the reply, and no batch_act(rows)")
+    if inspect.isfunction(inspect.getattr_static(cls, "batch_act", None)):
+        raise TypeError(f"{cls.__name__}.batch_act has no instance: write @staticmethod above it, and batch_act(rows)")
+    if inspect.iscoroutinefunction(cls.observe):
+        raise TypeError(f"{cls.__name__}.observe is a coroutine: only act may be one")
+
+
+def text_of(piece: Any) -> str:
+    if isinstance(piece, str):
+        return piece
+    raise TypeError(f"act() yielded {reprlib.repr(piece)}: it must yield texts")
+
+
 class Worker:
     """Carries out the daemon's orders; independent of the transport."""
 
     def __init__(self, cls: Any, name: str, worlds: bool = False) -> None:
-        if not hasattr(cls, "__parley_offer__"):
-            raise TypeError(f"{cls!r} is not an agent: decorate it with @parley.agent(NAME)")
+        checked_agent(cls)
         self.cls, self.name, self.worlds, self.piece_bytes = cls, name, worlds, 65536
         self.clones: dict[int, Clone] = {}
         self.takes_system = "system" in inspect.signature(cls).parameters
 
     def offer(self) -> pb.AgentsAttachRequest:
         offer = pb.AgentOffer(**self.cls.__parley_offer__)
-        offer.name = self.name or offer.name
+        offer.name = self.name = self.name or offer.name
         offer.capabilities.append(pb.AGENT_CAPABILITY_FORK)
         if hasattr(self.cls, "save"):
             offer.capabilities.append(pb.AGENT_CAPABILITY_SAVE)
@@ -89,16 +144,13 @@ class Worker:
         if what == "accepted":
             self.piece_bytes = order.accepted.max_piece_bytes
         elif what == "open":
-            made = self.made(order.open.system)
-            if order.open.has_state:
-                made.restore(order.open.state)
-            self.clones[order.open.clone] = Clone(made, order.open.turn)
+            self.clones[order.open.clone] = Clone(self.fit(lambda: self.opened(order.open)), order.open.turn)
         elif what == "replay":
             self.replay(self.clones[order.replay.clone], order.replay)
         elif what == "fork":
             parent = self.clones[order.fork.parent]
             source = parent.agent if parent.before is None else parent.before
-            self.clones[order.fork.clone] = Clone(copy.deepcopy(source), order.fork.at_turn)
+            self.clones[order.fork.clone] = Clone(self.fit(lambda: copied(source)), order.fork.at_turn)
         elif what == "close":
             self.clones.pop(order.close.clone, None)
         elif what == "save":
@@ -106,6 +158,20 @@ class Worker:
             state = (clone.agent if clone.before is None else clone.before).save()
             return pb.AgentsAttachRequest(state=pb.AgentState(clone=order.save.clone, state=state))
         return None  # a cancel order needs no action
+
+    @staticmethod
+    def fit(make: Callable[[], Any]) -> Any:
+        """Returns what make returns. Only the conversation that needs it fails if it raises, not the worker."""
+        try:
+            return make()
+        except Exception as e:
+            return Unfit(e)
+
+    def opened(self, order: pb.AgentCloneOpen) -> Any:
+        made = self.made(order.system)
+        if order.has_state:
+            made.restore(order.state)
+        return made
 
     def made(self, system: str) -> Any:
         asked = asked_of(system)
@@ -117,9 +183,14 @@ class Worker:
         if isinstance(clone.agent, Troupe):
             clone.agent.replay(turn.messages, turn.reply)
             clone.turns += 1
+        elif isinstance(clone.agent, Unfit):
+            clone.turns += 1
         else:
-            clone.agent.observe(turn.messages)
-            self.end(clone, turn.reply)
+            try:
+                clone.agent.observe(turn.messages)
+                self.end(clone, turn.reply)
+            except Exception as e:
+                clone.agent, clone.turns = Unfit(e), clone.turns + 1
 
     def end(self, clone: Clone, reply: str) -> None:
         if hasattr(clone.agent, "self_observe"):
@@ -129,17 +200,18 @@ class Worker:
 
     def begin(self, row: pb.AgentRow) -> None:
         clone = self.clones[row.clone]
-        clone.before = copy.deepcopy(clone.agent)
+        clone.before = copied(clone.agent)
         clone.agent.observe(row.messages)
 
     def failed(self, row: pb.AgentRow, e: BaseException) -> pb.AgentRowResult:
         clone = self.clones.get(row.clone)
         if clone is not None and clone.before is not None:
             clone.agent, clone.before, clone.rest, clone.said = clone.before, None, None, ""
-        detail = error_pb2.ErrorDetail(code=GRPC_INTERNAL, message=f"{type(e).__name__}: {e}".replace("\n", " ")[:500])
         if isinstance(e, Error):
-            detail.code = getattr(grpc.StatusCode, e.code, grpc.StatusCode.INTERNAL).value[0]
-            detail.message = e.message
+            code = getattr(grpc.StatusCode, e.code, grpc.StatusCode.INTERNAL).value[0]
+            detail = error_pb2.ErrorDetail(code=code, message=e.message)
+        else:
+            detail = error_pb2.ErrorDetail(code=GRPC_INTERNAL, message=told(self.name, e))
         return pb.AgentRowResult(row=row.row, outcome=pb.AGENT_ROW_OUTCOME_FAILED, error=detail)
 
     def piece(self, row: pb.AgentRow, clone: Clone, text: str | None) -> pb.AgentRowResult:
@@ -149,7 +221,7 @@ class Worker:
             result.outcome = pb.AGENT_ROW_OUTCOME_DONE
             self.end(clone, clone.said)
         else:
-            result.text = text
+            result.text = text_of(text)
             clone.said += text
         return result
 
@@ -169,6 +241,10 @@ class Worker:
         if inspect.iscoroutine(reply):
             reply.close()
             raise TypeError("act() is a coroutine: serve this agent with parley.aio.serve, not parley.serve")
+        if isinstance(reply, AsyncIterator):
+            raise TypeError("act() is an async generator: serve this agent with parley.aio.serve, not parley.serve")
+        if not isinstance(reply, Iterable) or isinstance(reply, bytes):
+            raise TypeError(f"act() returned {reprlib.repr(reply)}: it must return a text, or yield pieces of one")
         clone.rest = iter(reply)
         return self.piece(row, clone, next(clone.rest, None))
 
@@ -244,37 +320,7 @@ def is_final(error: Error) -> bool:
     return error.code != "UNAVAILABLE" or error.message.endswith("was unloaded") or error.reason in reach.FINAL
 
 
-class Tidings:
-    """Tells on stderr what is served and to whom, and, after a second without a daemon, what is waited for: once for each cause."""
-
-    PATIENCE_S = 1.0
-
-    def __init__(self, address: str) -> None:
-        self.address, self.name, self.said = address, "", ""
-        self.since: float | None = None  # when the first attempt failed; None: none has, or the last one has not
-
-    def offered(self, request: pb.AgentsAttachRequest) -> pb.AgentsAttachRequest:
-        self.name = request.offer.name
-        return request
-
-    def taken(self, order: pb.AgentsAttachResponse) -> None:
-        if order.WhichOneof("what") == "accepted":
-            self.since, self.said = None, ""
-            self._tell(f"serving '{self.name}' to the daemon at {self.address}")
-
-    def failed(self, error: Error) -> None:
-        now = time.monotonic()
-        self.since = now if self.since is None else self.since
-        if now - self.since >= self.PATIENCE_S and error.message != self.said:
-            self.said = error.message
-            self._tell(f"waiting to serve '{self.name}': {error.message}")
-
-    @staticmethod
-    def _tell(text: str) -> None:
-        sys.stderr.write(f"parley: {text}\n")  # at once, so that the lines of several threads do not mix
-        sys.stderr.flush()
-
-
+@checked
 def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, key: str | None = None, tls: wire.Tls = None,
           worlds: bool = False) -> None:
     """Runs an agent or an environment for a daemon until the daemon unloads it. When the daemon becomes unreachable, serve reconnects

@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from parley import agents, wire
-from parley.v1 import agents_pb2, sampling_pb2
+from parley import agents, reach, wire
+from parley.keywords import checked
+from parley.tidings import Tidings
+from parley.v1 import agents_pb2
 from parley.v1 import conversations_pb2 as pb
 from parley.wire import Cursor, Error, Patience, Piece, Reply, Route, Said, TurnProgress
 
@@ -34,7 +36,7 @@ class Link:
         """Converts an exception of a call of this channel."""
         error = wire.error_of(failure, self.address, self.is_tls)
         if error.code == "INTERNAL" and error.message == LOST_AT_A_WRITE:
-            return Error("UNAVAILABLE", f"the connection to {self.address} was lost while something was sent")
+            return Error("UNAVAILABLE", reach.LOST[1].format(self.address), reach.LOST[0])
         return error
 
     async def once(self, method: str, request: Any, response: type[T]) -> T:
@@ -71,7 +73,7 @@ class Server:
         request = pb.ConversationsOpenRequest(model=model, system=system, ttl_ms=round(1000 * ttl), metadata=metadata or {},
                                               request_id=request_id or uuid.uuid4().hex)
         if sampling:
-            request.sampling.CopyFrom(sampling_pb2.Sampling(**sampling))
+            request.sampling.CopyFrom(wire.sampling_of(sampling, "a conversation", wire.OPEN_OPTIONS))
         patience = Patience(self.patience)
         while True:
             for _ in self.links:
@@ -278,12 +280,14 @@ class Conversation:
         await self.close()
 
 
+@checked
 def connect(addresses: str | Sequence[str] = wire.DEFAULT_ADDRESS, *, key: str | None = None, tls: wire.Tls = None,
             patience: float = 30) -> Server:
     """Like parley.connect. It sends nothing before the first call."""
     return Server(addresses, key, tls, patience)
 
 
+@checked
 async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, key: str | None = None, tls: wire.Tls = None,
                 worlds: bool = False) -> None:
     """Like parley.serve. act() may also be a coroutine or an async generator, an environment's reset() and step() may be coroutines,
@@ -291,7 +295,7 @@ async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "",
     link = Link(address, key, tls, 0)
     method = link.channel.stream_stream("/parley.v1.Agents/Attach", agents_pb2.AgentsAttachRequest.SerializeToString,
                                         agents_pb2.AgentsAttachResponse.FromString)
-    tidings, delay = agents.Tidings(link.address), 0.05
+    tidings, delay = Tidings(link.address), 0.05
     try:
         while True:
             worker, call, tasks = agents.worker_of(agent, name, worlds), method(metadata=link.metadata), set[asyncio.Task[None]]()

@@ -52,7 +52,7 @@ class Link:
         fail if connecting took long."""
         if self._is_reached:
             return
-        end = monotonic() + self.patience
+        end, waiting = monotonic() + self.patience, wire.Waiting()
         ready = Call(shielded(grpc.channel_ready_future, self.channel))
         try:
             while True:
@@ -60,21 +60,22 @@ class Link:
                     ready.result(timeout=max(0.0, min(WATCH_S, end - monotonic())))
                     break
                 except grpc.FutureTimeoutError:
-                    self._raise_cause(monotonic() >= end)
+                    self._raise_cause(monotonic() >= end, waiting)
         finally:
             ready.cancel()
         self._is_reached = True
 
-    def _raise_cause(self, is_over: bool) -> None:
+    def _raise_cause(self, is_over: bool, waiting: wire.Waiting) -> None:
         """Raises why the channel is not connected: a cause that waiting does not change, or, if the time is over, any."""
+        error = Error("UNAVAILABLE", reach.SILENT[1].format(self.address), reach.SILENT[0])
         try:
             self.channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=CAUSE_S)
         except grpc.RpcError as e:
-            error = self.error_of(e)
-            if error.reason in reach.FINAL or is_over and error.reason:
-                raise error from None
-        if is_over:
-            raise Error("UNAVAILABLE", f"no connection to {self.address} within {self.patience:g} s: check the address and that the daemon runs")
+            found = self.error_of(e)
+            error = found if found.reason else error
+        if is_over or error.reason in reach.FINAL:
+            raise error from None
+        waiting.failed(error)
 
     def once(self, method: str, request: Any, response: type[T]) -> T:
         """Makes a unary call, once; method is "Service/Name"."""

@@ -11,8 +11,8 @@ import grpc
 
 from parley import wire
 from parley.channel import Link as Link
+from parley.keywords import checked
 from parley.v1 import conversations_pb2 as pb
-from parley.v1 import sampling_pb2
 from parley.wire import Cursor, Error, Patience, Piece, Reply, Route, Said, TurnProgress
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Server:
         request = pb.ConversationsOpenRequest(model=model, system=system, ttl_ms=round(1000 * ttl), metadata=metadata or {},
                                               request_id=request_id or uuid.uuid4().hex)
         if sampling:
-            request.sampling.CopyFrom(sampling_pb2.Sampling(**sampling))
+            request.sampling.CopyFrom(wire.sampling_of(sampling, "a conversation", wire.OPEN_OPTIONS))
         patience = Patience(self.patience)
         while True:
             for _ in self.links:
@@ -253,6 +253,7 @@ class Conversation:
         self.close()
 
 
+@checked
 def connect(addresses: str | Sequence[str] = wire.DEFAULT_ADDRESS, *, key: str | None = None, tls: wire.Tls = None,
             patience: float = 30) -> Server:
     """Connects to one daemon or several. addresses: "host:port" or "unix:path"; several in a list, or separated by commas. patience:

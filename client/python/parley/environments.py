@@ -26,15 +26,20 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from parley.keywords import checked, named
+from parley.tidings import told
 from parley.v1 import agents_pb2 as pb
 from parley.v1 import tensor_pb2
 
 M = TypeVar("M", bound=Callable[[], Any])
 
 
+@checked
 def environment(name: str, *, max_instances: int = 0) -> Callable[[M], M]:
     """Declares a class, or a function that returns an instance, as an environment. max_instances: how many instances one worker hosts
     at the same time (0: 4096)."""
+    named(name, "environment")
+
     def mark(make: M) -> M:
         make.__parley_environment__ = name, max_instances  # type: ignore[attr-defined]
         return make
@@ -204,7 +209,7 @@ class Host:
                     result.infos.add(place=i, json=info)
             except Exception as e:
                 seen[i], reward[i] = 0, 0
-                result.failures.add(place=i, message=f"{type(e).__name__}: {e}".replace("\n", " ")[:500])
+                result.failures.add(place=i, message=told(self.name, e))
         parts: list[tuple[tensor_pb2.Tensor, Any, Any]] = [(result.observation, seen, tensor_pb2.DTYPE_F32)]
         if isinstance(order, pb.AgentEnvStep):
             parts += [(result.reward, reward, tensor_pb2.DTYPE_F32), (result.terminated, terminated, tensor_pb2.DTYPE_BOOL),

@@ -22,6 +22,7 @@ from typing import Any
 
 from parley import wire
 from parley.client import Conversation, Server
+from parley.keywords import message_of
 from parley.v1 import content_pb2, embeddings_pb2
 from parley.v1 import scores_pb2 as pb
 from parley.wire import Reply, Said
@@ -55,7 +56,7 @@ def _input(given: Scored, system: str, is_raw: bool) -> pb.ScoreInput:
         given = [{"role": "user", "text": given}]
     items = list(given)
     if items and all(isinstance(i, Mapping) for i in items):
-        return pb.ScoreInput(chat=pb.ScoreChat(system=system, messages=[content_pb2.Message(**i) for i in items]))  # type: ignore[arg-type]
+        return pb.ScoreInput(chat=pb.ScoreChat(system=system, messages=[message_of(content_pb2.Message, "a message", i) for i in items]))  # type: ignore[arg-type]
     return pb.ScoreInput(tokens=embeddings_pb2.EmbeddingTokens(ids=items))  # type: ignore[arg-type]
 
 

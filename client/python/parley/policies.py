@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parley.tidings import told
 from parley.v1 import agents_pb2, error_pb2, tensor_pb2
 
 KINDS = {str: 8, int: 10, float: 6, bool: 7}  # GGUF's text, u64, f32 and bool
@@ -291,7 +292,7 @@ class PolicyWorker:
         try:
             results = self.step(order.step.rows)
         except Exception as e:  # raised by the module: its steps fail, the worker goes on
-            detail = error_pb2.ErrorDetail(code=GRPC_INTERNAL, message=f"{type(e).__name__}: {e}".replace("\n", " ")[:500])
+            detail = error_pb2.ErrorDetail(code=GRPC_INTERNAL, message=told(self.name, e))
             results = [agents_pb2.AgentRowResult(row=row.row, outcome=agents_pb2.AGENT_ROW_OUTCOME_FAILED, error=detail) for row in order.step.rows]
         return agents_pb2.AgentsAttachRequest(result=agents_pb2.AgentStepResult(step=order.step.step, rows=results))
 

@@ -19,11 +19,15 @@ NOT_GRPC: Cause = ("NOT_GRPC", "a web server answers at {}, it is not the port o
 TLS_WANTED: Cause = ("TLS_WANTED", "the server at {} closes the connection: it probably wants TLS; connect with TLS and the file of the authority "
                      "that signed its certificate", False)  # a server that stops may do the same
 TLS_NOT_WANTED: Cause = "TLS_NOT_WANTED", "the server at {} does not use TLS: connect without TLS", True
+AUTHORITIES_MISSING: Cause = ("AUTHORITIES_MISSING", "the certificate of {} cannot be checked, this system has no certificates of authorities: name the "
+                              "authority's file", True)  # grpcio brings its own: with it this happens where an environment variable names none
 AUTHORITY_UNKNOWN: Cause = ("AUTHORITY_UNKNOWN", "the certificate of {} is signed by an authority that is not known here: name the authority's file",
                             True)
 NAME_DIFFERS: Cause = "NAME_DIFFERS", "the certificate of {} is for another name: connect by the name that the certificate has", True
 CERTIFICATE_WANTED: Cause = ("CERTIFICATE_WANTED", "the server at {} ends the TLS handshake: it probably wants a client's certificate; name its file "
                              "and its key's", False)  # a server that stops may do the same
+SILENT: Cause = "SILENT", "nobody answers at {}: check the address, and whether parleyd there is stopped or overloaded", False
+LOST: Cause = "CONNECTION_LOST", "the connection to {} is lost: is parleyd still running?", False
 
 # What gRPC's text contains; the cause; the cause on a channel with TLS. The first row that matches counts.
 TEXTS = (
@@ -33,6 +37,7 @@ TEXTS = (
     ("CERTIFICATE_VERIFY_FAILED", AUTHORITY_UNKNOWN, AUTHORITY_UNKNOWN),
     ("is not in peer certificate", NAME_DIFFERS, NAME_DIFFERS),
     ("Hostname Verification Check failed", NAME_DIFFERS, NAME_DIFFERS),
+    ("Failed to create secure client channel", AUTHORITIES_MISSING, AUTHORITIES_MISSING),
     ("WRONG_VERSION_NUMBER", TLS_NOT_WANTED, TLS_NOT_WANTED),
     ("CERTIFICATE_REQUIRED", CERTIFICATE_WANTED, CERTIFICATE_WANTED),
     ("Connection refused", NOTHING_LISTENS, NOTHING_LISTENS),
@@ -41,6 +46,8 @@ TEXTS = (
     ("lookup failed", HOST_UNKNOWN, HOST_UNKNOWN),
     ("unreachable", UNREACHABLE, UNREACHABLE),
     ("No route to host", UNREACHABLE, UNREACHABLE),
+    ("imed out", SILENT, SILENT),
+    ("Timeout occurred", SILENT, SILENT),
     ("Connection reset by peer", TLS_WANTED, CERTIFICATE_WANTED),
     ("Socket closed", TLS_WANTED, CERTIFICATE_WANTED),
     ("ndpoint read failed", TLS_WANTED, CERTIFICATE_WANTED),
@@ -79,9 +86,9 @@ def address_of(address: str) -> str:
     return address if parts is None else f"{parts[0]}:{PORT if parts[1] is None else int(parts[1])}"
 
 
-def cause_of(text: str, is_tls: bool) -> Cause | None:
-    """Returns the cause that gRPC's text names. A connection that was there and was lost has none: nothing is wrong with how the caller
+def cause_of(text: str, is_tls: bool) -> Cause:
+    """Returns the cause that gRPC's text names. A connection that was there and was lost is LOST: nothing is wrong with how the caller
     connects."""
-    if not any(word in text for word in ("connect", "DNS", "resolving", "http2 header")):
-        return None
-    return next((with_tls if is_tls else without for part, without, with_tls in TEXTS if part in text), None)
+    if not any(word in text for word in ("connect", "DNS", "resolving", "http2 header", "client channel")):
+        return LOST
+    return next((with_tls if is_tls else without for part, without, with_tls in TEXTS if part in text), LOST)

@@ -27,6 +27,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, I
 from typing import Any, TypeVar, cast
 
 from parley.agents import agent
+from parley.keywords import checked, named
 from parley.troupe import plain
 
 T = TypeVar("T")
@@ -113,9 +114,12 @@ def judged(evaluate: Evaluate, lines: str) -> str:
     return "\n".join(metrics(line) for line in lines.split("\n") if line)
 
 
+@checked
 def teacher(name: str, *, version: str = "", evaluate: Evaluate | None = None) -> Callable[[Episodes], Any]:
     """Declares a function that yields episodes as a teacher: an agent whose replies are data, for `parley eval -t attached:NAME`. evaluate:
     returns metrics of a reply to an act with labels."""
+    named(name, "teacher")
+
     def mark(episodes: Episodes) -> Any:
         passes: dict[tuple[str, str], Pass] = {}  # the few most recently used
 

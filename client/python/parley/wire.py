@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -11,12 +12,15 @@ from typing import Any, Generic, TypeVar
 import grpc
 
 from parley import reach
+from parley.keywords import message_of
 from parley.v1 import content_pb2, conversations_pb2, cursor_pb2, error_pb2, sampling_pb2
 
 DEFAULT_ADDRESS = "127.0.0.1:8001"
 # Until a daemon that says nothing is asked for a sign of life, and until it is to have given one.
 KEEPALIVE_MS, ACKNOWLEDGE_MS = 60000, 60000
 L = TypeVar("L")
+SAY_AFTER_S = 1.0  # when a client that waits says for what
+log = logging.getLogger("parley")  # to stderr, unless the program has set logging up
 Tls = Any  # None, True, the path of a file with certificates to trust, or grpc.ChannelCredentials
 
 
@@ -45,15 +49,17 @@ class Invalid(Error, ValueError):
         return Invalid, (self.field, self.problem)
 
 
-def error_of(failure: Any, address: str = "the address", is_tls: bool = False) -> Error:
+def error_of(failure: Any, address: str = "the daemon's address", is_tls: bool = False) -> Error:
     """Converts an exception of grpc or grpc.aio. address and is_tls are the channel's."""
     code, message = failure.code().name, failure.details() or ""
     for key, value in failure.trailing_metadata() or ():
         if key == "parley-error-bin":
             detail = error_pb2.ErrorDetail.FromString(value)
             return Error(code, detail.message, detail.reason, detail.field, detail.retry_after_ms / 1000)
-    cause = reach.cause_of(message, is_tls)
-    return Error(code, message) if cause is None else Error(code, cause[1].format(address), cause[0])
+    if code != "UNAVAILABLE" and "http2 header with status" not in message:
+        return Error(code, message)
+    reason, sentence, _ = reach.cause_of(message, is_tls)
+    return Error(code, sentence.format(address), reason)
 
 
 def channel_arguments(tls: Tls) -> tuple[Any, list[tuple[str, int]]]:
@@ -74,6 +80,8 @@ def channel_arguments(tls: Tls) -> tuple[Any, list[tuple[str, int]]]:
 
 
 def metadata_of(key: str | None) -> list[tuple[str, str]]:
+    if key and not all("!" <= c <= "~" for c in key):
+        raise Invalid("key", "has a character that no key has, such as a space or the end of a line")
     return [("authorization", f"Bearer {key}")] if key else []
 
 
@@ -125,6 +133,25 @@ def address_of(address: str) -> str:
     return reach.address_of(address)
 
 
+class Waiting:
+    """Says on the log what is waited for: after a second, once for each cause. doing: the verb, before it is known that a connection
+    was lost."""
+
+    def __init__(self, doing: str = "waiting") -> None:
+        self.doing, self.since, self.said = doing, time.monotonic(), ""
+
+    def left(self) -> float:
+        """Returns how many seconds there are until it would speak."""
+        return self.since + SAY_AFTER_S - time.monotonic()
+
+    def failed(self, error: Error) -> None:
+        if error.reason == reach.LOST[0]:
+            self.doing = "reconnecting"
+        if self.left() <= 0 and error.message != self.said:
+            self.said = error.message
+            log.warning("parley: %s: %s", self.doing, error.message)
+
+
 class Patience:
     """Decides how long to wait before the next attempt of a call that is safe to repeat, until `seconds` have passed since the first
     failure."""
@@ -137,6 +164,7 @@ class Patience:
         """The call has brought something new: what fails after it is another failure."""
         self.end: float | None = None
         self.delay = 0.05
+        self.waiting: Waiting | None = None
 
     def wait_after(self, error: Error) -> float:
         """Returns how many seconds to wait; raises the error if another attempt is useless or the time is over."""
@@ -148,7 +176,9 @@ class Patience:
         self.delay = min(2 * self.delay, 1.0)
         if not passing or delay <= 0:
             raise error
-        return delay
+        self.waiting = self.waiting or Waiting()
+        self.waiting.failed(error)
+        return min(delay, self.waiting.left() + 0.01) if not error.retry_after and self.waiting.left() > 0 else delay
 
 
 class Route(Generic[L]):
@@ -246,8 +276,10 @@ def reply_of(reply: conversations_pb2.TurnReply) -> Reply:
 
 
 def tool_of(tool: Mapping[str, Any]) -> content_pb2.Tool:
+    if isinstance(tool.get("function"), Mapping) and tool.get("type", "function") == "function":
+        raise TypeError("a tool has no 'function': give what is in it, the name, description and parameters")
     parameters = tool.get("parameters", "")
-    return content_pb2.Tool(**{**tool, "parameters": parameters if isinstance(parameters, str) else json.dumps(parameters)})
+    return message_of(content_pb2.Tool, "a tool", {**tool, "parameters": parameters if isinstance(parameters, str) else json.dumps(parameters)})
 
 
 def tool_choice_of(choice: str, no_parallel: bool) -> content_pb2.ToolChoice:
@@ -256,6 +288,14 @@ def tool_choice_of(choice: str, no_parallel: bool) -> content_pb2.ToolChoice:
     if choice in modes:
         return content_pb2.ToolChoice(mode=modes[choice], no_parallel=no_parallel)
     return content_pb2.ToolChoice(mode=content_pb2.ToolChoice.MODE_REQUIRED, name=choice, no_parallel=no_parallel)
+
+
+TURN_OPTIONS = "deadline", "logprobs", "parallel_tool_calls", "tool_choice", "tools"
+OPEN_OPTIONS = "metadata", "model", "request_id", "system", "ttl"
+
+
+def sampling_of(options: Mapping[str, Any], what: str, also: Iterable[str]) -> sampling_pb2.Sampling:
+    return message_of(sampling_pb2.Sampling, what, options, also)
 
 
 Said = str | Iterable[Mapping[str, Any]]
@@ -268,7 +308,7 @@ def turn_request(conversation: str, number: int, said: Said, sampling: Mapping[s
     if isinstance(said, str):
         request.text = said
     else:
-        request.messages.extend(content_pb2.Message(**message) for message in said)
+        request.messages.extend(message_of(content_pb2.Message, "a message", message) for message in said)
     options = dict(sampling)
     request.want_logprobs = options.pop("logprobs", 0)
     request.tools.extend(map(tool_of, options.pop("tools", ())))
@@ -276,7 +316,7 @@ def turn_request(conversation: str, number: int, said: Said, sampling: Mapping[s
     if choice or not is_parallel:
         request.tool_choice.CopyFrom(tool_choice_of(choice, not is_parallel))
     if options:
-        request.sampling.CopyFrom(sampling_pb2.Sampling(**options))
+        request.sampling.CopyFrom(sampling_of(options, "a turn", TURN_OPTIONS))
     return request
 
 

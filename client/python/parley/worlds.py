@@ -18,12 +18,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from parley.agents import agent
+from parley.keywords import checked, named
 
 Graph = Callable[[str], Mapping[str, Any]]
 
 
+@checked
 def world(name: str, *, version: str = "") -> Callable[[Graph], Any]:
     """Declares a function that returns a world: an agent whose reply is the world as JSON, for `parley eval --world attached:NAME`."""
+    named(name, "world")
+
     def mark(graph: Graph) -> Any:
         @agent(name, version=version, deterministic=True)
         class World:
