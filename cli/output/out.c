@@ -104,3 +104,20 @@ FILE *out_file_open(const char *path)
         (void)close(fd); /* nothing was written */
     return out;
 }
+
+bool out_file_can(const char *path)
+{
+    const bool was_there = path != NULL && access(path, F_OK) == 0;
+    FILE *file = path == NULL ? NULL : fopen(path, "ae");
+
+    if (path == NULL)
+        return true;
+    if (file == NULL) {
+        console_error("cannot write '%s': %s", path, strerror(errno));
+        return false;
+    }
+    (void)fclose(file); /* nothing was written */
+    if (!was_there)
+        (void)unlink(path);
+    return true;
+}

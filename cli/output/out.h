@@ -23,6 +23,10 @@ bool out_foreign(const char *text, size_t len);
 /* Opens a file for results; for "-" the file is a copy of stdout. NULL: errno says why. */
 FILE *out_file_open(const char *path);
 
+/* Whether a file for results can be written at the path (NULL: none is wanted), before a long work
+ * for it begins. A file that was not there is not there afterwards. False: an error was printed. */
+bool out_file_can(const char *path);
+
 bool out_is_tty(void);
 /* Whether stdout is a terminal that shows colours, and NO_COLOR is not set. */
 bool out_has_colours(void);

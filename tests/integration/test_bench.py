@@ -77,6 +77,8 @@ def misuse(cli):
         (["parley://127.0.0.1:1", "--input-tokens", "9:1"], "LEAST:MOST"),
         (["parley://127.0.0.1:1", "--trace", "/nowhere"], "/nowhere"),
         (["parley://127.0.0.1:1", "--trace", "/nowhere", "--turns", "2"], "--turns"),
+        (["parley://127.0.0.1:1", "--shape", "chat"], "agent:X"),
+        (["parley://127.0.0.1:1", "--shape", "agent", "--turns", "2"], "--turns"),
         (["parley://127.0.0.1:1", "--find-knee", "p99_ttft_ms<1", "--requests", "3"], "sets the rate"),
         (["parley://127.0.0.1:1", "--rounds", "2"], "--against"),
         (["parley://127.0.0.1:1", "--against", "127.0.0.1:1"], "parley://"),
@@ -223,6 +225,16 @@ def trace(cli, url, folder):
     figures = bench(cli, url, "--requests", 8, "--input-tokens", "96:128", "--output-tokens", "normal:5,1")
     assert 96 <= figures["prompt_tokens_min"] < figures["prompt_tokens_max"] <= 128, figures
     assert 8 < figures["completion_tokens"] < 80 and figures["input_tokens"] == ["uniform", 96.0, 128.0], figures
+
+
+def shape(cli, url):
+    """A coding agent's session: its lengths are the shape's, or the least that a prompt can have."""
+    load = ["--shape", "agent:0.004", "--requests", 2, "--concurrency", 2]
+    figures = bench(cli, url, *load)
+    assert (figures["completed"], figures["failed"], figures["turns"]) == (86, 0, 43), figures
+    assert len(figures["ttft_ms_p50_by_turn"]) == 43 and None not in figures["ttft_ms_p50_by_turn"], figures
+    text = cli.out("bench", url, "--ignore-eos", *map(str, load))
+    assert re.search(r"\nTTFT p50 in ms: turn 1 [0-9.]+, turn 22 [0-9.]+, turn 43 [0-9.]+\n", text), text
 
 
 def kserve(cli, address):
@@ -610,6 +622,8 @@ def main():
             if IS_WHOLE:
                 schedule(cli, url)
             trace(cli, url, folder)
+            if IS_WHOLE:
+                shape(cli, url)
             kserve(cli, address)
             if IS_WHOLE:
                 shares(cli, url, folder)

@@ -9,13 +9,13 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/number.h"
 #include "cli/options/options.h"
 #include "cli/output/console.h"
 #include "cli/output/interrupt.h"
 #include "cli/output/out.h"
+#include "client/cli/bench/shape.h"
 #include "client/cli/bench/sweep.h"
 #include "client/cli/verbs.h"
 
@@ -55,6 +55,9 @@ static const struct option_row bench_rows[] = {
      AT(output_tokens), 0},
     {"trace", "FILE", "replay the conversations of this file: lengths, texts, times", OPTION_TEXT,
      AT(trace_file), TRACE},
+    {"shape", "agent[:X]",
+     "conversations of a coding agent: 43 turns, 142,000 tokens, or X times as many", OPTION_TEXT,
+     AT(shape), 0},
     {"ignore-eos", NULL, "do not end replies at the model's end token", OPTION_FLAG,
      AT(config.ignore_eos), 0},
     {"temperature", "T", "sampling temperature; 0: always the likeliest token (0)", OPTION_FLOAT,
@@ -243,6 +246,24 @@ static enum exit_code settle_lengths(struct sweep *b, const struct verb *verb)
     return EXIT_DONE;
 }
 
+/* Takes the shape as a trace of one conversation, which all repeat. */
+static enum exit_code settle_shape(struct sweep *b, const struct verb *verb)
+{
+    struct error err;
+
+    if (b->shape == NULL)
+        return EXIT_DONE;
+    if (b->trace_file != NULL || b->prompt_file != NULL ||
+        (b->set & (SWEEP_SHARED_PREFIX | TURNS)) != 0)
+        return options_misuse(verb, "--shape has the lengths itself: it excludes --trace, "
+                                    "--prompt-file, --shared-prefix and --turns");
+    if (shape_make(&b->trace, b->shape, &err) != STATUS_OK)
+        return options_misuse(verb, "--shape: %s", err.text);
+    b->plan.trace = &b->trace;
+    b->plan.n_turns = b->trace.max_turns;
+    return EXIT_DONE;
+}
+
 /* Takes the trace, its times too unless a rate is given. */
 static enum exit_code settle_trace(struct sweep *b, const struct verb *verb)
 {
@@ -422,6 +443,7 @@ static enum exit_code settle(struct sweep *b, const struct verb *verb)
         (code = settle_shares(b, verb)) != EXIT_DONE ||
         (code = settle_windows(b, verb)) != EXIT_DONE ||
         (code = settle_knee(b, verb)) != EXIT_DONE || (code = settle_trace(b, verb)) != EXIT_DONE ||
+        (code = settle_shape(b, verb)) != EXIT_DONE ||
         (code = settle_arrivals(b, verb)) != EXIT_DONE ||
         (code = settle_bounds(b, verb)) != EXIT_DONE || (code = read_levels(b, verb)) != EXIT_DONE)
         return code;
@@ -439,25 +461,6 @@ static uint64_t fresh_seed(void)
     if (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
         seed = (uint32_t)time(NULL);
     return seed;
-}
-
-/* Whether the page can be written, before a load has run for nothing. A file that was not there is
- * not there afterwards. */
-static enum exit_code check_page(const struct sweep *b)
-{
-    const bool was_there = b->html != NULL && access(b->html, F_OK) == 0;
-    FILE *page = b->html == NULL ? NULL : fopen(b->html, "ae");
-
-    if (b->html == NULL)
-        return EXIT_DONE;
-    if (page == NULL) {
-        console_error("cannot write '%s': %s", b->html, strerror(errno));
-        return EXIT_FAILED;
-    }
-    (void)fclose(page); /* nothing was written */
-    if (!was_there)
-        (void)unlink(b->html);
-    return EXIT_DONE;
 }
 
 static enum exit_code check_target_address(const struct verb *verb, const char *address)
@@ -507,8 +510,12 @@ enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
     b.address = argv[first];
     if ((code = check_target_address(verb, b.address)) != EXIT_DONE ||
         (code = check_target_address(verb, b.against)) != EXIT_DONE ||
-        (code = settle(&b, verb)) != EXIT_DONE || (code = check_page(&b)) != EXIT_DONE)
+        (code = settle(&b, verb)) != EXIT_DONE)
         goto free_trace;
+    if (!out_file_can(b.html)) {
+        code = EXIT_FAILED;
+        goto free_trace;
+    }
     if ((b.set & SEED) == 0)
         b.seed = fresh_seed();
     raise_descriptors();

@@ -154,6 +154,21 @@ static void print_failures(const struct figures *f)
             printf("%" PRIu64 " failed with %s\n", f->n_by_status[s], status_name((enum status)s));
 }
 
+/* Of the first turn, the middle one and the last of at least three: how a conversation's length is
+ * felt. */
+static void print_by_turn(const struct figures *f)
+{
+    const size_t turns[] = {0, f->n_turns / 2, f->n_turns - 1};
+
+    if (f->n_turns < 3 || f->turn_ttft_us[f->n_turns - 1].n == 0)
+        return;
+    printf("\nTTFT p50 in ms:");
+    for (size_t i = 0; i < sizeof(turns) / sizeof(turns[0]); i++)
+        printf("%s turn %zu %.1f", i == 0 ? "" : ",", turns[i] + 1,
+               quantiles_percentile(&f->turn_ttft_us[turns[i]], 50) / 1e3);
+    printf("\n");
+}
+
 static void print_cpu(const struct figures *f)
 {
     double duration_s = fmax(figures_duration_s(f), 1e-9);
@@ -200,6 +215,7 @@ void bench_run_print(const struct bench_run *r)
     print_latency("TPOT", &f->tpot_us);
     print_latency("E2EL", &f->e2el_us);
     print_latency("lag", &f->lag_us);
+    print_by_turn(f);
     if (isfinite(f->newcomer_ttft_ms))
         printf("\nthe newcomer's TTFT %.1f ms; meanwhile the others' ITL %.1f p50, %.1f p99\n",
                f->newcomer_ttft_ms, quantiles_percentile(&f->newcomer_itl_us, 50) / 1e3,

@@ -120,7 +120,7 @@ static enum status sweep_prepare(struct sweep *b, struct prompts *p, struct targ
     console_clear();
     if (rc != STATUS_OK)
         return rc;
-    if (b->plan.input_tokens.kind == LENGTHS_FIXED && b->trace_file == NULL &&
+    if (b->plan.input_tokens.kind == LENGTHS_FIXED && b->plan.trace == NULL &&
         (b->plan.input_tokens.a < p->overhead[0] || b->plan.input_tokens.a < p->overhead[1]))
         return error_set(
             err, STATUS_RANGE,
@@ -457,17 +457,19 @@ static double next_rate(const struct knee_search *k)
 static void report_knee(const struct sweep *b, const struct knee_search *k)
 {
     if (b->is_json)
-        (void)out_json(json_pack("{ss,ss,so,so}", "address", b->address, "bound", b->knee_bound,
+        (void)out_json(json_pack("{ss,ss,so,so,sb}", "address", b->address, "bound", b->knee_bound,
                                  "knee_rate", k->holds > 0 ? json_real(k->holds) : json_null(),
-                                 "broken_rate",
-                                 k->breaks > 0 ? json_real(k->breaks) : json_null()));
+                                 "broken_rate", k->breaks > 0 ? json_real(k->breaks) : json_null(),
+                                 "is_client_late", (int)k->is_clients));
     else if (!b->is_csv && k->holds > 0)
         printf("\n%s holds up to %.4g conversations/s%s\n", b->knee_bound, k->holds,
                k->breaks <= 0  ? ", the highest that was tried"
                : k->is_clients ? "; above, this client is late, and says nothing of the server"
                                : "");
     if (k->holds <= 0)
-        console_error("%s holds at no rate down to %.2g/s", b->knee_bound, k->breaks);
+        console_error("%s holds at no rate down to %.2g/s%s", b->knee_bound, k->breaks,
+                      k->is_clients ? "; this client was late, which says nothing of the server"
+                                    : "");
 }
 
 /* Whether the rate keeps the bound. A rate that breaks it is tried once more: a pause of the

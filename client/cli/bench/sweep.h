@@ -21,7 +21,7 @@ enum {
 
 struct sweep {
     const char *address, *against, *prompt_file, *concurrency, *arrivals, *html;
-    const char *input_tokens, *output_tokens, *trace_file;
+    const char *input_tokens, *output_tokens, *trace_file, *shape;
     struct target_config config;
     struct load_plan plan; /* of each level, but for the concurrency and what depends on it */
     struct load_plan levels[SWEEP_MAX_LEVELS];
@@ -33,7 +33,7 @@ struct sweep {
     const char *schema_file; /* of the replies; NULL: none */
     struct buf schema;       /* its text */
     double max_ttft_ms, max_itl_ms, max_e2el_ms, min_output_rate, min_fairness; /* 0: none */
-    struct trace trace;                                                         /* of trace_file */
+    struct trace trace; /* of trace_file, or shape */
     struct option_texts goals, bounds;
     struct goodput_goal goal;
     struct requirement requirements[OPTION_TEXTS_MAX];

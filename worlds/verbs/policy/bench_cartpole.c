@@ -454,6 +454,8 @@ enum exit_code bench_cartpole_run(const struct verb *verb, int argc, char **argv
 
     if (!is_to_run)
         return code;
+    if (!out_file_can(c.options.plot))
+        return EXIT_FAILED;
     make_rows(&c);
     rc = write_policy(&c, &err);
     for (size_t w = 0; w < c.n_worlds && rc == STATUS_OK; w++) {
