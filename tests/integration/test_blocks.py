@@ -86,6 +86,35 @@ def check_outputs(page, text, blocks):
         assert line.strip() != outputs.FENCE or number + 1 in compared, f"{page}:{number}: this output directly follows no block that runs"
 
 
+# What installs a module that is not named as its package; `./run wheel` is the package of Parley, and brings grpcio.
+INSTALLS = {"parley": r"run wheel", "grpc": r"run wheel|grpcio", "grpc_reflection": "grpcio-reflection", "numpy": r"numpy|tritonclient|\[[^]]*(gym|optim|parallel)",
+            "gymnasium": r"\[[^]]*gym"}
+
+
+def check_installs(page, text):
+    """Above each program in Python stands the line that installs what it imports."""
+    lines, first = text.splitlines(), None
+    for number, line in enumerate(lines, 1):
+        first = number if line == "```python" else None if line == "```" else first
+        if first is None or not (match := re.match(r"\s*(?:from|import) (\w[\w., ]*)", line)):
+            continue
+        for module in {name.strip().split(".")[0].split(" ")[0] for name in match[1].split(" import ")[0].split(",")}:
+            wanted = INSTALLS.get(module, module)
+            is_there = any("pip install" in above and re.search(wanted, above) for above in lines[:first])
+            assert is_there or module in sys.stdlib_module_names, f"{page}:{number}: no line above installs {module}"
+
+
+def test_installs():
+    check_installs("page.md", '    pip install "$(./run wheel)[gym]"\n\n```python\nimport json, numpy as np\nfrom parley.gym import x\nimport gymnasium\n```\n')
+    for text in ("```python\nimport parley\n```\n    pip install parley\n", '    pip install "$(./run wheel)"\n```python\nimport os, numpy\n```\n'):
+        try:
+            check_installs("page.md", text)
+        except AssertionError as failure:
+            assert "no line above installs" in str(failure), failure
+        else:
+            raise AssertionError(text)
+
+
 def test_blocks_of():
     blocks = blocks_of("# A\n\n    one\n    two\n\n- item\n\n    of the item\n\nText.\n\n<!-- not run: it is long -->\n\n    three\n\n```\n\n    fenced\n```\n\n    parleyd --x &\n")
     assert [(b.line, b.text, b.reason) for b in blocks] == [(3, "one\ntwo\n", None), (14, "three\n", "it is long"), (21, "parleyd --x &\n", None)], [vars(b) for b in blocks]
@@ -228,6 +257,7 @@ def main():
     build_root, source_root, model, python = sys.argv[1:]
     test_blocks_of()
     test_failure()
+    test_installs()
     outputs.test()
     test_outputs()
     isolated = ["unshare", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
@@ -247,6 +277,7 @@ def main():
             text = file.read()
         blocks = blocks_of(text)
         check_outputs(page, text, blocks)
+        check_installs(page, text)
         to_run = [block for block in blocks if block.reason is None]
         if to_run:
             start = time.monotonic()
