@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -133,5 +134,65 @@ START_TEST(blobs_go_with_their_links)
 }
 END_TEST
 
+static int give_to_nobody(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    return lchown(path, 65534, (gid_t)-1);
+}
+
+/* What cannot be listed may hold files that were not named: nothing but those goes. */
+START_TEST(what_cannot_be_read_stays)
+{
+    const bool is_root = geteuid() == 0;
+    char hidden[256];
+
+    make_cache();
+    ck_assert_int_eq(hub_cache_set_main(repository, COMMIT, &err), STATUS_OK);
+    put("blobs/aa", "eight");
+    put("snapshots/f" COMMIT "/m-Q4_K_M.gguf", "of another commit");
+    ck_assert_int_eq(hub_cache_link(repository, COMMIT, "m-Q8_0.gguf", "aa", &err), STATUS_OK);
+    path_of(hidden, "snapshots/f" COMMIT);
+    ck_assert_int_eq(chmod(hidden, 0), 0);
+    if (is_root) {
+        ck_assert_int_eq(nftw(root, give_to_nobody, 8, FTW_PHYS), 0);
+        ck_assert_int_eq(seteuid(65534), 0);
+    }
+    ck_assert_int_eq(remove_model("hf:o/r:Q8_0"), STATUS_DENIED);
+    ck_assert_ptr_nonnull(strstr(err.text, "Permission denied"));
+    ck_assert_int_eq(chmod(hidden, 0700), 0);
+    ck_assert(is_there("snapshots/f" COMMIT "/m-Q4_K_M.gguf"));
+    ck_assert(is_there("refs/main"));
+    ck_assert(is_there("blobs/aa"));
+    if (is_root)
+        ck_assert_int_eq(seteuid(0), 0);
+    remove_cache();
+}
+END_TEST
+
+/* Removing holds few descriptors, however many blobs there are; hidden files go, too. */
+START_TEST(many_blobs_need_few_descriptors)
+{
+    struct rlimit limit, low;
+    char name[64], blob[64];
+
+    make_cache();
+    ck_assert_int_eq(hub_cache_set_main(repository, COMMIT, &err), STATUS_OK);
+    for (int i = 0; i < 60; i++) {
+        (void)snprintf(blob, sizeof(blob), "blobs/%02d", i);
+        put(blob, "some");
+        (void)snprintf(name, sizeof(name), "%sm-%02d.gguf", i % 2 == 0 ? "." : "x/y/", i);
+        ck_assert_int_eq(hub_cache_link(repository, COMMIT, name, blob + 6, &err), STATUS_OK);
+    }
+    put("blobs/zz.incomplete", "so");
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    low = limit;
+    low.rlim_cur = 24;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+    ck_assert_msg(remove_model("hf:o/r") == STATUS_OK, "%s", err.text);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert(!is_there("."));
+    remove_cache();
+}
+END_TEST
+
 SUITE_MAIN("base/fetch/hub_cache", locks_are_held_once, files_without_links_stay,
-           blobs_go_with_their_links)
+           blobs_go_with_their_links, what_cannot_be_read_stays, many_blobs_need_few_descriptors)
