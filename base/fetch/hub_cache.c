@@ -96,7 +96,7 @@ static void list_files(struct hub_files *f, const char *root, const char *prefix
         else if (S_ISDIR(st.st_mode) && depth < FOLDERS_MAX_DEPTH)
             list_files(f, root, name, depth + 1);
         else if (S_ISREG(st.st_mode))
-            (void)hub_files_add(f, name); /* else one that no model needs */
+            (void)hub_files_add(f, name); /* NULL: a name that no file of the hub has */
         free(path);
         free(name);
     }

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-enum { HUB_ETAG_MAX = 64, HUB_MAX_FILES = 2000 };
+enum { HUB_ETAG_MAX = 64 };
 
 struct hub_file {
     char *name; /* its path in the repository, with '/'; no step of it leads out */
@@ -24,7 +24,7 @@ struct hub_files {
 };
 
 /* Adds a file; copies name. Returns NULL, and adds nothing, where the name would lead out of a
- * folder, or HUB_MAX_FILES are there. */
+ * folder. */
 struct hub_file *hub_files_add(struct hub_files *f, const char *name);
 void hub_files_deinit(struct hub_files *f); /* as {0} afterwards */
 struct hub_file *hub_files_find(const struct hub_files *f, const char *name);

@@ -9,6 +9,8 @@
 struct hub_files;
 struct model_name;
 
+enum { HUB_MAX_FILES = 2000 }; /* of a repository that is listed */
+
 /* The hub's address without a slash at its end, and the caller's token; both for the caller to
  * free, *ret_token may become NULL. INVALID: HF_ENDPOINT or the token cannot be one. */
 enum status hub_list_access(char **ret_endpoint, char **ret_token, struct error *err) MUST_CHECK;

@@ -118,6 +118,25 @@ START_TEST(long_lists_are_cut)
 }
 END_TEST
 
+/* A cache may have more files than a list may: the model's is found behind them. */
+START_TEST(the_last_of_many_is_found)
+{
+    struct hub_files f = {0};
+    const char *file;
+    struct error err;
+    char name[32];
+
+    for (int i = 0; i < 5000; i++) {
+        (void)snprintf(name, sizeof(name), "text-%04d.txt", i);
+        ck_assert_ptr_nonnull(hub_files_add(&f, name));
+    }
+    ck_assert_ptr_nonnull(hub_files_add(&f, "m.gguf"));
+    ck_assert_int_eq(hub_files_choose(&f, "", &file, &err), STATUS_OK);
+    ck_assert_str_eq(file, "m.gguf");
+    hub_files_deinit(&f);
+}
+END_TEST
+
 /* A server's list is foreign: no name of it leads out of a folder. */
 START_TEST(names_that_lead_out_are_not_taken)
 {
@@ -140,4 +159,4 @@ START_TEST(names_that_lead_out_are_not_taken)
 END_TEST
 
 SUITE_MAIN("base/fetch/hub_files", files_are_chosen, what_is_missing_is_said, long_lists_are_cut,
-           names_that_lead_out_are_not_taken)
+           the_last_of_many_is_found, names_that_lead_out_are_not_taken)
