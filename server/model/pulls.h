@@ -21,9 +21,9 @@ struct model_pull {
     void (*done)(struct model_pull *w, const char *served, const struct error *err);
 };
 
-/* Begins to fetch the model of a name of the hub (base/fetch/model_name.h). EXISTS where another
- * model has the name that it would be served by; EXHAUSTED while MODEL_PULLS_MAX are fetched;
- * PRECONDITION with --offline. */
+/* Begins to fetch the model of a name of the hub (base/fetch/model_name.h). EXISTS where a model
+ * that is not of the same repository has the name that it would be served by; EXHAUSTED while
+ * MODEL_PULLS_MAX are fetched; PRECONDITION with --offline. */
 enum status model_pull_start(struct model_pull *w, struct models *r, const char *text,
                              struct error *err) MUST_CHECK;
 /* Ends the pull: done is called soon, with CANCELLED unless it is over by then. What was received

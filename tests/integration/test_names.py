@@ -341,7 +341,8 @@ def through_a_server(parleyd, parley, tiny, cache, root):
                                                                       "max_tokens": 2}, **secrets["guest"])
             assert status == 200, said
             assert pulled("hf:o/other:latest", stream=False) == (200, [{"status": "success", "model": "other"}])
-            for name, code, says in (("hf:o/tiny", 422, "there is another model 'tiny' already"), ("hf:o/x", 404, "HTTP 404: there is no such"),
+            for name, code, says in (("hf:o/tiny", 422, "there is another model 'tiny' already"),
+                                     ("hf:p/other", 422, "to serve hf:p/other beside it, start parleyd with --model NAME=hf:p/other"), ("hf:o/x", 404, "HTTP 404: there is no such"),
                                      ("hf:x", 400, "is no name of the hub"), ("hf:o/other:Q2_K", 404, "there is no Q2_K"), ("nope", 404, "no model 'nope'")):
                 status, lines = pulled(name)
                 assert status == code and says in lines[0]["error"], (name, status, lines)
