@@ -55,6 +55,8 @@ struct cache_info {
     /* On disk: pages that fit, that are there, that were removed at the start; pages since then. */
     size_t disk_pages, disk_pages_used, disk_pages_dropped;
     uint64_t disk_written, disk_read, disk_evicted, disk_failed, disk_broken, disk_skipped;
+    size_t disk_unread;        /* files that could not be read at the start, and take room */
+    char disk_unread_why[128]; /* of the first of them; else "" */
     uint64_t missed_tokens[N_KV_MISSES]; /* of prompts; with pages on disk alone */
     double saved_s; /* what computing hit_disk_tokens would have taken, at the rate of prompts so
                        far */

@@ -1,5 +1,6 @@
 /* The language model as a kind of agent: the table of its functions, its description for other
  * folders, and its tokenizer and template outside of a conversation. */
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -28,6 +29,8 @@ static void lm_disk_info(const struct lm *m, struct cache_info *out)
     out->disk_failed = usage.n_failed;
     out->disk_broken = usage.n_broken;
     out->disk_skipped = d->n_unsaved_lost;
+    out->disk_unread = usage.n_unread;
+    (void)snprintf(out->disk_unread_why, sizeof(out->disk_unread_why), "%.127s", usage.unread.text);
     memcpy(out->missed_tokens, d->n_missed_tokens, sizeof(out->missed_tokens));
     if (n_read > 0)
         out->saved_s =

@@ -678,6 +678,8 @@ static enum status disk_open_slab(struct kv_disk *d, uint32_t number, struct err
     } else if (rc == STATUS_OK && disk_add_slab(d, slab, &scan)) {
         slab = NULL; /* d's now */
     } else if (rc == STATUS_UNAVAILABLE || rc == STATUS_NOT_FOUND) {
+        if (rc == STATUS_UNAVAILABLE && d->usage.n_unread++ == 0)
+            d->usage.unread = why;
         rc = STATUS_OK;
         disk_pass_slab(d, number);
     } else {

@@ -39,6 +39,8 @@ struct kv_disk_usage {
     uint64_t n_written, n_read;  /* pages */
     uint64_t n_evicted;          /* pages whose slot another one took */
     uint64_t n_failed, n_broken; /* writes that failed; pages that were not as they were written */
+    size_t n_unread;             /* files that could not be read at the start, and take room */
+    struct error unread;         /* why, of the first of them */
 };
 
 /* Reads the headers of the folder's slabs. Holds the folder until close: UNAVAILABLE while another

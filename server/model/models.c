@@ -428,6 +428,9 @@ static void on_loaded(struct model *m, void *arg)
         model_entry_move(e, MODEL_ENTRY_READY);
         e->bytes = m->info.weight_bytes + m->info.cache.pages * m->info.cache.page_bytes;
         e->used_us = env_now_us(r->config.env);
+        if (m->info.cache.disk_unread > 0)
+            log_warn("--kv-disk", "model=%s unreadable_files=%zu error=\"%s\"", e->name,
+                     m->info.cache.disk_unread, m->info.cache.disk_unread_why);
         models_tell_ready(r, m);
         if (models_keep(r, e))
             models_tell(e, &e->why);

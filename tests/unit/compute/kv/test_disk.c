@@ -3,6 +3,7 @@
 #include "compute/kv/disk.h"
 
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
@@ -252,6 +253,7 @@ START_TEST(no_descriptors_remove_no_files)
 {
     const struct kv_disk_config config = disk_config(8);
     struct kv_disk *d = open_disk(&config);
+    struct kv_disk_usage usage;
     struct rlimit limit, low;
     int fds[3];
 
@@ -270,11 +272,17 @@ START_TEST(no_descriptors_remove_no_files)
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
     d = open_disk(&config);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    kv_disk_usage(d, &usage); /* which tells of it */
+    ck_assert_uint_gt(usage.n_unread, 0);
+    ck_assert_ptr_nonnull(strstr(usage.unread.text, "slab-0000"));
+    ck_assert_ptr_nonnull(strstr(usage.unread.text, strerror(EMFILE)));
     ck_assert_uint_eq(count(d, 8, 0), 0);
     ck_assert(put(d, 9, 0)); /* there is no room: nothing is written */
     ck_assert_int_eq(look(d, 9, 0), KV_DISK_ABSENT);
     kv_disk_close(d);
     d = open_disk(&config);
+    kv_disk_usage(d, &usage);
+    ck_assert_uint_eq(usage.n_unread, 0);
     ck_assert_uint_eq(count(d, 8, 0), 8);
     kv_disk_close(d);
 }
