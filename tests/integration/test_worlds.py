@@ -352,6 +352,10 @@ def acts_refused(acts, lessons, exam, saved):
         assert "FAILED_PRECONDITION" in asked(acts.client, json.dumps({"do": "load", "path": path}), turn)
         assert json.loads(asked(acts.client, '{"do": "begin"}', turn))["parley.world"] == 1
     assert not os.path.exists(path) and acts.told("lesson") == lessons_before and acts.told("saved") == []
+    flags = "-t", lessons, "-m", "attached:wary"
+    assert "-dt train:evalmode" in said(acts.client, "eval", *flags, "-dt", "train:ordered", code=1).stderr
+    assert json.loads(report(acts.client, *flags, "-dt", "train:evalmode"))["exs"] > 0
+    assert not any(n_labels for _, n_labels in acts.told("lesson"))
     assert json.loads(report(acts.client, "-t", exam, "-m", "attached:wary"))["known"] == known
 
 

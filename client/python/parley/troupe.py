@@ -132,7 +132,8 @@ class Troupe:
             return
         acts = [act for row in self.rows for heard in (row["heard"], *(turn[0] for turn in row.get("past", ()))) for act in heard]
         if self.order.get("do") in ("save", "load") or any("labels" in act for act in acts):
-            raise Error("FAILED_PRECONDITION", "it is not served to learn, save or load: serve it with parley.serve(…, worlds=True)")
+            raise Error("FAILED_PRECONDITION", "it is not served to learn, save or load: serve it with parley.serve(…, worlds=True), "
+                                               "or evaluate it with -dt train:evalmode, valid or test, which show eval_labels")
 
     def replay(self, messages: Any, reply: str) -> None:
         """Takes a turn that another worker had. A turn that this worker must not take, or that no world has written, loses the clones:
