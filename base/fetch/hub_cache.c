@@ -16,33 +16,9 @@
 
 enum { PATH_SIZE = 4096, FOLDERS_MAX_DEPTH = 8 };
 
-/* --- paths --- */
-
-static const char *set_variable(const char *name)
-{
-    const char *value = getenv(name);
-
-    return value != NULL && value[0] != '\0' ? value : NULL;
-}
-
-static char *cache_root(void)
-{
-    const char *value;
-
-    if ((value = set_variable("HF_HUB_CACHE")) != NULL)
-        return xstrdup(value);
-    if ((value = set_variable("HF_HOME")) != NULL)
-        return hub_path("%s/hub", value);
-    if ((value = set_variable("XDG_CACHE_HOME")) != NULL)
-        return hub_path("%s/huggingface/hub", value);
-    if ((value = set_variable("HOME")) != NULL)
-        return hub_path("%s/.cache/huggingface/hub", value);
-    return NULL;
-}
-
 enum status hub_cache_folder(char **out, const struct model_name *name, struct error *err)
 {
-    char *root = cache_root();
+    char *root = hub_home("HF_HUB_CACHE", "hub");
 
     if (root == NULL)
         return error_set(err, STATUS_PRECONDITION,

@@ -15,40 +15,17 @@
 
 enum { TOKEN_MAX_BYTES = 1000 };
 
-static const char *variable_of(const char *name)
-{
-    const char *value = getenv(name);
-
-    return value != NULL && value[0] != '\0' ? value : NULL;
-}
-
-/* The file in which the hub's programs keep a token. */
-static char *token_path(void)
-{
-    const char *value;
-
-    if ((value = variable_of("HF_TOKEN_PATH")) != NULL)
-        return xstrdup(value);
-    if ((value = variable_of("HF_HOME")) != NULL)
-        return hub_path("%s/token", value);
-    if ((value = variable_of("XDG_CACHE_HOME")) != NULL)
-        return hub_path("%s/huggingface/token", value);
-    if ((value = variable_of("HOME")) != NULL)
-        return hub_path("%s/.cache/huggingface/token", value);
-    return NULL;
-}
-
 static char *hub_token(void)
 {
     char text[TOKEN_MAX_BYTES + 1] = "", *path;
-    const char *given = variable_of("HF_TOKEN");
+    const char *given = hub_variable("HF_TOKEN");
     FILE *file;
 
     if (given == NULL)
-        given = variable_of("HUGGING_FACE_HUB_TOKEN");
+        given = hub_variable("HUGGING_FACE_HUB_TOKEN");
     if (given != NULL)
         return xstrdup(given);
-    path = token_path();
+    path = hub_home("HF_TOKEN_PATH", "token"); /* where the hub's programs keep it */
     file = path == NULL ? NULL : fopen(path, "re");
     if (file != NULL) {
         (void)!fread(text, 1, TOKEN_MAX_BYTES, file);
@@ -69,7 +46,7 @@ static bool is_token(const char *text)
 
 enum status hub_list_access(char **ret_endpoint, char **ret_token, struct error *err)
 {
-    const char *given = variable_of("HF_ENDPOINT");
+    const char *given = hub_variable("HF_ENDPOINT");
     size_t len;
     char *token;
 

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/fetch/find.h"
+#include "base/fetch/hub_path.h"
 #include "base/fetch/model_name.h"
 #include "base/fetch/pull.h"
 #include "base/log.h"
@@ -27,15 +28,6 @@ const char *config_keep_text(struct config *c, char *text)
     return text;
 }
 
-static char *join(const char *folder, const char *name)
-{
-    size_t room = strlen(folder) + strlen(name) + 2;
-    char *path = xalloc(room);
-
-    (void)snprintf(path, room, "%s/%s", folder, name);
-    return path;
-}
-
 static bool is_folder(const char *path)
 {
     struct stat st;
@@ -45,7 +37,7 @@ static bool is_folder(const char *path)
 
 static bool is_model_folder(const char *path)
 {
-    char *config = join(path, "config.json");
+    char *config = hub_path("%s/config.json", path);
     bool is_there = is_folder(path) && access(config, F_OK) == 0;
 
     free(config);
@@ -81,7 +73,7 @@ static int may_be_served(const struct dirent *entry)
 static enum status config_add_entry(struct config *c, const char *folder, const char *file,
                                     struct error *err)
 {
-    char *path = join(folder, file);
+    char *path = hub_path("%s/%s", folder, file);
     size_t len = strlen(file);
     bool is_gguf = len > 5 && strcmp(file + len - 5, ".gguf") == 0 && !is_folder(path);
 
