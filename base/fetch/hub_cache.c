@@ -100,33 +100,44 @@ static enum status check_index(const struct hub_files *f, const char *snapshot, 
     return rc;
 }
 
-enum status hub_cache_choose(struct hub_files *out, const char *folder, const char *part,
-                             struct error *err)
+/* *ret_file is the name of the file to open, or "" for the folder; both are set on success. */
+static enum status choose_in(char **ret_snapshot, const char **ret_file, struct hub_files *out,
+                             const char *folder, const char *part, struct error *err)
 {
     char commit[HUB_COMMIT_CHARS + 1], *snapshot;
-    const char *file;
 
     if (!read_main(commit, folder))
         return error_set(err, STATUS_NOT_FOUND, "nothing of it is there");
     snapshot = hub_path("%s/snapshots/%s", folder, commit);
     list_files(out, snapshot, "", 0);
+    if (hub_files_choose(out, part, ret_file, err) != STATUS_OK) {
+        free(snapshot);
+        return err->status;
+    }
+    *ret_snapshot = snapshot;
+    return STATUS_OK;
+}
+
+enum status hub_cache_choose(struct hub_files *out, const char *folder, const char *part,
+                             struct error *err)
+{
+    const char *file;
+    char *snapshot;
+
+    if (choose_in(&snapshot, &file, out, folder, part, err) != STATUS_OK)
+        return err->status;
     free(snapshot);
-    return hub_files_choose(out, part, &file, err);
+    return STATUS_OK;
 }
 
 static enum status hub_cache_find_in(char **out, const char *folder, const char *part,
                                      struct error *err)
 {
-    char commit[HUB_COMMIT_CHARS + 1], *snapshot;
     struct hub_files files = {0};
+    char *snapshot = NULL;
     const char *file;
-    enum status rc;
+    enum status rc = choose_in(&snapshot, &file, &files, folder, part, err);
 
-    if (!read_main(commit, folder))
-        return error_set(err, STATUS_NOT_FOUND, "nothing of it is there");
-    snapshot = hub_path("%s/snapshots/%s", folder, commit);
-    list_files(&files, snapshot, "", 0);
-    rc = hub_files_choose(&files, part, &file, err);
     if (rc == STATUS_OK && file[0] == '\0')
         rc = check_index(&files, snapshot, err);
     if (rc == STATUS_OK)
@@ -138,7 +149,7 @@ static enum status hub_cache_find_in(char **out, const char *folder, const char 
 
 enum status hub_cache_find(char **out, const struct model_name *name, struct error *err)
 {
-    char *folder;
+    char *folder = NULL;
     enum status rc = hub_cache_folder(&folder, name, err);
 
     if (rc != STATUS_OK)
