@@ -8,26 +8,22 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fetch/hub_path.h"
+#include "base/folders.h"
 
 enum status hub_cache_make_folders(const char *path, struct error *err)
 {
-    char *folder = xstrdup(path);
-    enum status rc = STATUS_OK;
+    const char *slash = strrchr(path, '/');
+    size_t len = slash == NULL ? 0 : (size_t)(slash - path), at = 0;
+    int failed = folders_make(path, len, 0777, &at); /* the umask decides, as for others */
 
-    for (char *slash = folder + 1; rc == STATUS_OK && (slash = strchr(slash, '/')) != NULL;
-         *slash++ = '/') {
-        *slash = '\0';
-        if (mkdir(folder, 0777) != 0 && errno != EEXIST) /* the umask decides, as for others */
-            rc = error_set(err, STATUS_DENIED, "cannot make the folder %.120s: %s", folder,
-                           strerror(errno));
-    }
-    free(folder);
-    return rc;
+    if (failed == 0)
+        return STATUS_OK;
+    return error_set(err, STATUS_DENIED, "cannot make the folder %.*s: %s",
+                     at < 120 ? (int)at : 120, path, strerror(failed));
 }
 
 /* The lock's path: beside the repository's folder, in .locks. */

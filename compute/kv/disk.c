@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/folders.h"
 #include "base/hash.h"
 #include "base/list.h"
 
@@ -532,36 +533,15 @@ struct kv_traces *kv_disk_traces(struct kv_disk *d)
 
 /* --- opening --- */
 
-/* Makes the folder and those that it lies in. */
-static enum status make_folder(const char *path, struct error *err)
-{
-    char *part = xstrdup(path);
-    enum status rc = STATUS_OK;
-
-    for (char *at = part + 1; rc == STATUS_OK; at++) {
-        const char end = *at;
-
-        if (end != '/' && end != '\0')
-            continue;
-        *at = '\0';
-        if (*part != '\0' && mkdir(part, 0700) != 0 && errno != EEXIST)
-            rc = error_set(err, STATUS_PRECONDITION, "%s: %s", part, strerror(errno));
-        *at = end;
-        if (end == '\0')
-            break;
-    }
-    free(part);
-    return rc;
-}
-
 static enum status disk_hold_folder(struct kv_disk *d, struct error *err)
 {
     const char *path = d->config.folder;
+    size_t len = strlen(path);
     struct stat st;
-    enum status rc = make_folder(path, err);
+    int failed = folders_make(path, len, 0700, &len);
 
-    if (rc != STATUS_OK)
-        return rc;
+    if (failed != 0)
+        return error_set(err, STATUS_PRECONDITION, "%.*s: %s", (int)len, path, strerror(failed));
     d->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (d->folder >= 0 && fstat(d->folder, &st) == 0 &&
         (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0))
