@@ -269,36 +269,48 @@ static size_t disk_slab_slots(const struct kv_disk *d, size_t left_bytes)
     return n;
 }
 
+/* Takes the slab, with slots that are in no list; they, or NULL: no memory. */
+static struct disk_slot *disk_take_slab(struct kv_disk *d, struct kv_slab *slab)
+{
+    const size_t n = kv_slab_n_slots(slab);
+    struct disk_slab *slabs = try_realloc(d->slabs, d->n_slabs + 1, sizeof(*slabs));
+    struct disk_slot *slots;
+
+    if (slabs == NULL)
+        return NULL;
+    d->slabs = slabs;
+    slots = try_alloc(n, sizeof(*slots));
+    if (slots == NULL)
+        return NULL;
+    d->slabs[d->n_slabs++] = (struct disk_slab){slab, slots};
+    d->left_bytes -= kv_slab_bytes(d->config.page_bytes, n);
+    for (uint32_t i = 0; i < n; i++) {
+        slots[i].slab = slab;
+        slots[i].at = i;
+    }
+    return slots;
+}
+
 /* Plans one more slab. False: there is no room, or no memory. */
 static bool disk_grow(struct kv_disk *d)
 {
-    const size_t page_bytes = d->config.page_bytes;
-    struct kv_slab_shape shape = {page_bytes, disk_slab_slots(d, d->left_bytes), d->config.binding};
-    struct disk_slab slab = {0}, *slabs;
+    struct kv_slab_shape shape = {d->config.page_bytes, disk_slab_slots(d, d->left_bytes),
+                                  d->config.binding};
+    struct disk_slot *slots = NULL;
+    struct kv_slab *slab;
 
-    if (d->n_slabs == MOST_SLABS)
+    if (d->n_slabs == MOST_SLABS || shape.n_slots == 0)
         return false;
-    if (shape.n_slots == 0)
-        return false;
-    slabs = try_realloc(d->slabs, d->n_slabs + 1, sizeof(*slabs));
-    if (slabs == NULL)
-        return false;
-    d->slabs = slabs;
-    slab.slots = try_alloc(shape.n_slots, sizeof(*slab.slots));
-    if (slab.slots != NULL)
-        slab.slab = kv_slab_plan(d->folder, d->next_number, &shape);
-    if (slab.slab == NULL) {
-        free(slab.slots);
+    slab = kv_slab_plan(d->folder, d->next_number, &shape);
+    if (slab != NULL)
+        slots = disk_take_slab(d, slab);
+    if (slots == NULL) {
+        kv_slab_close(slab);
         return false;
     }
     d->next_number++;
-    d->left_bytes -= kv_slab_bytes(page_bytes, shape.n_slots);
-    d->slabs[d->n_slabs++] = slab;
-    for (uint32_t i = 0; i < shape.n_slots; i++) {
-        slab.slots[i].slab = slab.slab;
-        slab.slots[i].at = i;
-        list_push(&d->empty, &slab.slots[i].link);
-    }
+    for (size_t i = 0; i < shape.n_slots; i++)
+        list_push(&d->empty, &slots[i].link);
     return true;
 }
 
@@ -596,25 +608,13 @@ static void on_slot_found(void *arg, uint32_t slot, const struct kv_slab_page *p
 /* A slab that was found: its pages are stored ones. */
 static bool disk_add_slab(struct kv_disk *d, struct kv_slab *slab, const struct disk_scan *scan)
 {
-    const size_t n = kv_slab_n_slots(slab), n_bytes = kv_slab_bytes(d->config.page_bytes, n);
-    struct disk_slab *slabs;
-    struct disk_slot *slots;
+    const size_t n = kv_slab_n_slots(slab);
+    struct disk_slot *slots = NULL;
 
-    if (n_bytes > d->left_bytes)
-        return false;
-    slabs = try_realloc(d->slabs, d->n_slabs + 1, sizeof(*slabs));
-    if (slabs == NULL)
-        return false;
-    d->slabs = slabs;
-    slots = try_alloc(n, sizeof(*slots));
+    if (kv_slab_bytes(d->config.page_bytes, n) <= d->left_bytes)
+        slots = disk_take_slab(d, slab);
     if (slots == NULL)
         return false;
-    d->slabs[d->n_slabs++] = (struct disk_slab){slab, slots};
-    d->left_bytes -= n_bytes;
-    for (uint32_t i = 0; i < n; i++) {
-        slots[i].slab = slab;
-        slots[i].at = i;
-    }
     for (size_t i = 0; i < scan->n; i++) {
         struct disk_slot *s = &slots[scan->at[i]];
 

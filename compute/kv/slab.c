@@ -114,7 +114,7 @@ static uint32_t page_crc(const struct kv_key *key, const void *data, size_t size
     return crc32c(crc32c(0, key->bytes, sizeof(key->bytes)), data, size_bytes);
 }
 
-static struct kv_slab *slab_new(int dir, uint32_t number, const struct kv_slab_shape *shape)
+struct kv_slab *kv_slab_plan(int dir, uint32_t number, const struct kv_slab_shape *shape)
 {
     struct kv_slab *s = try_alloc(1, sizeof(*s));
 
@@ -127,11 +127,6 @@ static struct kv_slab *slab_new(int dir, uint32_t number, const struct kv_slab_s
     s->slot_bytes = slab_round_up(shape->page_bytes);
     s->pages_at = BLOCK + slab_round_up(shape->n_slots * HEADER_BYTES);
     return s;
-}
-
-struct kv_slab *kv_slab_plan(int dir, uint32_t number, const struct kv_slab_shape *shape)
-{
-    return slab_new(dir, number, shape);
 }
 
 void kv_slab_close(struct kv_slab *s)
@@ -200,7 +195,7 @@ enum status kv_slab_open(struct kv_slab **out, int dir, uint32_t number, size_t 
     if (rc == STATUS_OK) {
         const struct kv_slab_shape shape = {head.page_bytes, head.n_slots, head.binding};
 
-        s = slab_new(dir, number, &shape);
+        s = kv_slab_plan(dir, number, &shape);
         if (s == NULL)
             rc = error_no_memory(err, sizeof(*s), "a slab of KV pages");
     }
