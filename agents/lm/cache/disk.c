@@ -110,14 +110,6 @@ static struct lm_disk_page disk_behind(const struct lm_disk *d, const struct lm_
     return p;
 }
 
-static struct lm_disk_page disk_page_of(const struct lm_disk *d, int32_t parent, uint64_t salt,
-                                        const int32_t *ids)
-{
-    struct lm_disk_page before = disk_before(d, parent, salt);
-
-    return disk_behind(d, &before, ids);
-}
-
 static enum kv_disk_state disk_look(const struct lm_disk *d, const struct lm_disk_page *p)
 {
     return p->is_kept ? kv_disk_look(d->store, &p->key, p->ids) : KV_DISK_ABSENT;
@@ -125,20 +117,29 @@ static enum kv_disk_state disk_look(const struct lm_disk *d, const struct lm_dis
 
 /* --- writing --- */
 
-void lm_disk_published(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids,
-                       int32_t page, bool is_new)
+static struct lm_disk_page *disk_note(struct lm_disk *d, const struct lm_disk_page *of,
+                                      int32_t page)
 {
-    struct lm_disk_page *p;
+    struct lm_disk_page *p = &d->pages[page];
+
+    assert(!link_is_on(&p->link));
+    *p = *of;
+    if (p->is_kept)
+        kv_traces_add(kv_disk_traces(d->store), p->trace, p->owner, false);
+    return p;
+}
+
+void lm_disk_published(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids,
+                       int32_t page)
+{
+    struct lm_disk_page before, of, *p;
 
     if (d->store == NULL)
         return;
-    p = &d->pages[page];
-    assert(!link_is_on(&p->link));
-    *p = disk_page_of(d, parent, salt, ids);
-    if (!p->is_kept)
-        return;
-    kv_traces_add(kv_disk_traces(d->store), p->trace, p->owner, false);
-    if (is_new && disk_look(d, p) == KV_DISK_ABSENT)
+    before = disk_before(d, parent, salt);
+    of = disk_behind(d, &before, ids);
+    p = disk_note(d, &of, page);
+    if (p->is_kept && disk_look(d, p) == KV_DISK_ABSENT)
         list_push(&d->unsaved, &p->link);
 }
 
@@ -192,21 +193,23 @@ void lm_disk_write(struct lm_disk *d)
 
 /* --- reading --- */
 
-bool lm_disk_has_read(const struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids)
+bool lm_disk_has_read(struct lm_disk_page *out, const struct lm_disk *d, int32_t parent,
+                      uint64_t salt, const int32_t *ids)
 {
-    struct lm_disk_page p;
+    struct lm_disk_page before;
 
     if (d->store == NULL || d->n_readers == 0)
         return false;
-    p = disk_page_of(d, parent, salt, ids);
-    return disk_look(d, &p) == KV_DISK_READ;
+    before = disk_before(d, parent, salt);
+    *out = disk_behind(d, &before, ids);
+    return disk_look(d, out) == KV_DISK_READ;
 }
 
-const void *lm_disk_take(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids)
+const void *lm_disk_take(struct lm_disk *d, const struct lm_disk_page *read, int32_t page)
 {
-    struct lm_disk_page p = disk_page_of(d, parent, salt, ids);
+    const struct lm_disk_page *p = disk_note(d, read, page);
 
-    return kv_disk_take(d->store, &p.key, p.ids);
+    return kv_disk_take(d->store, &p->key, p->ids);
 }
 
 bool lm_disk_read_ahead(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids,

@@ -61,10 +61,10 @@ enum status lm_disk_open(struct lm_disk *d, const struct lm_disk_config *config,
 /* Writes pages that are not written yet, some megabytes at most. Their contents must be there. */
 void lm_disk_close(struct lm_disk *d);
 
-/* The page behind page parent (-1: none) was published, or read from disk; its contents are there
- * or will be with the next step. is_new: it may have to be written. */
+/* The page behind page parent (-1: none) was published; its contents are there or will be with the
+ * next step. It may have to be written. */
 void lm_disk_published(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids,
-                       int32_t page, bool is_new);
+                       int32_t page);
 /* The prefix cache's entry has another number. */
 void lm_disk_moved(struct lm_disk *d, int32_t from, int32_t to);
 /* The page's contents are about to be lost. can_read: they are still there. */
@@ -77,9 +77,11 @@ static inline bool lm_disk_is_open(const struct lm_disk *d)
     return d->store != NULL;
 }
 
-/* Whether the page with ids behind page parent was read, and the bytes of one that was. */
-bool lm_disk_has_read(const struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids);
-const void *lm_disk_take(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids);
+/* Whether the page with ids behind page parent was read; then it is *out. */
+bool lm_disk_has_read(struct lm_disk_page *out, const struct lm_disk *d, int32_t parent,
+                      uint64_t salt, const int32_t *ids);
+/* The bytes of a page that was read, and is published as page. */
+const void *lm_disk_take(struct lm_disk *d, const struct lm_disk_page *read, int32_t page);
 /* Begins to read the pages of ids [n_pages][KV_PAGE_TOKENS] behind page parent, as far as they are
  * on disk. Returns whether a read is under way. */
 bool lm_disk_read_ahead(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids,

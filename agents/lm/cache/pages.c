@@ -277,14 +277,15 @@ static bool cache_reload(struct lm_cache *cache, struct lm_clone_pages *p, int32
 static bool cache_write(struct lm_cache *cache, struct lm_clone_pages *p, int32_t parent,
                         const int32_t *ids)
 {
+    struct lm_disk_page read;
     const void *image;
     int32_t page;
 
-    if (!lm_disk_has_read(&cache->disk, parent, p->salt, ids) || !cache_extend(cache, p, &page))
+    if (!lm_disk_has_read(&read, &cache->disk, parent, p->salt, ids) ||
+        !cache_extend(cache, p, &page))
         return false;
-    image = lm_disk_take(&cache->disk, parent, p->salt, ids);
     prefix_cache_add(cache->prefixes, parent, p->salt, ids, page);
-    lm_disk_published(&cache->disk, parent, p->salt, ids, page, false);
+    image = lm_disk_take(&cache->disk, &read, page);
     kv_page_cache(cache->pages, page);
     cache->copies[cache->n_copies++] =
         (struct kv_copy){.from = -1, .to = page, .way = KV_WRITE, .image = image};
@@ -459,7 +460,7 @@ void lm_cache_publish(struct lm_cache *cache, struct lm_clone_pages *p, const in
             continue;
         }
         prefix_cache_add(cache->prefixes, parent, p->salt, page_ids, p->kv.pages[i]);
-        lm_disk_published(&cache->disk, parent, p->salt, page_ids, p->kv.pages[i], true);
+        lm_disk_published(&cache->disk, parent, p->salt, page_ids, p->kv.pages[i]);
         kv_page_cache(cache->pages, p->kv.pages[i]);
     }
 }
