@@ -25,46 +25,26 @@ from types import TracebackType
 from parley import client
 from parley.channel import Dialogue, Link
 from parley.rooms import aio as aio
-from parley.rooms.attendance import LEAVE_S, METHOD, Attendance, Member, Message
+from parley.rooms.attendance import LEAVE_S, METHOD, Attendance, Member, Message, Present
 from parley.v1 import rooms_pb2 as pb
 from parley.wire import Error, Patience
 
 __all__ = ["Member", "Message", "Room", "join"]
 
 
-class Room:
+class Room(Present):
     """A person in a room: `for message in room` reads it, from its first entry or from behind `after`, until the person leaves. One
     thread may read while others say. What nobody reads stays in the room, not in this process. The end of a `with` block leaves."""
 
     def __init__(self, link: Link, state: Attendance) -> None:
-        self._link, self._state = link, state
+        super().__init__(state)
+        self._link = link
         self._changed = threading.Condition()  # its lock guards all but _speaking
         self._speaking = threading.Lock()  # held while something is said
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._dialogue: Dialogue[pb.RoomsAttachRequest, pb.RoomsAttachResponse] | None = None
         self._failure: Error | None = None  # why there is no connection any more
-
-    @property
-    def name(self) -> str:
-        """The person's name, which the daemon makes up if none is given."""
-        return self._state.name
-
-    @property
-    def participant(self) -> str:
-        """The person's public id."""
-        return self._state.participant
-
-    @property
-    def token(self) -> str:
-        """Proves that one is this person. Keep it secret: join(…, token=…, after=message.seq) goes on as the same person, in another
-        program, too, while the person is away for less than two minutes."""
-        return self._state.token
-
-    @property
-    def ended(self) -> str | None:
-        """Why the person is not in the room any more; None: the person is in the room."""
-        return self._state.ended
 
     @property
     def members(self) -> list[Member]:
@@ -162,12 +142,6 @@ class Room:
                 if not self._has_news() and end is not None and monotonic() >= end:
                     return None
             return self._state.queue.popleft() if self._state.queue else None
-
-    def _has_news(self) -> bool:
-        return bool(self._state.queue) or self._state.ended is not None
-
-    def _may_be_due(self) -> bool:
-        return self._has_news() or self._state.is_behind
 
     def say(self, text: str, *, reply_to: int = 0, quick_replies: Sequence[str] = ()) -> int:
         """Says it, and returns the seq of its entry (0 if the room has dropped it meanwhile): it is then in the room, once. If it is

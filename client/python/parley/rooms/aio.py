@@ -24,40 +24,25 @@ import grpc
 import grpc.aio
 
 from parley import aio
-from parley.rooms.attendance import LEAVE_S, METHOD, Attendance, Member, Message
+from parley.rooms.attendance import LEAVE_S, METHOD, Attendance, Member, Message, Present
 from parley.v1 import rooms_pb2 as pb
 from parley.wire import Error, Patience
 
 __all__ = ["Member", "Message", "Room", "join"]
 
 
-class Room:
+class Room(Present):
     """Like parley.rooms.Room. Tasks of one event loop use it; one reads it while others say. A cancelled read loses no message."""
 
     def __init__(self, link: aio.Link, state: Attendance) -> None:
-        self._link, self._state = link, state
+        super().__init__(state)
+        self._link = link
         self._waiting = set[asyncio.Future[None]]()
         self._speaking = asyncio.Lock()
         self._is_closed = False
         self._task: asyncio.Task[None] | None = None
         self._outgoing: asyncio.Queue[pb.RoomsAttachRequest | None] | None = None  # of the present connection
         self._failure: Error | None = None
-
-    @property
-    def name(self) -> str:
-        return self._state.name
-
-    @property
-    def participant(self) -> str:
-        return self._state.participant
-
-    @property
-    def token(self) -> str:
-        return self._state.token
-
-    @property
-    def ended(self) -> str | None:
-        return self._state.ended
 
     @property
     def members(self) -> list[Member]:
@@ -155,12 +140,6 @@ class Room:
             if not self._has_news() and end is not None and monotonic() >= end:
                 return None
         return self._state.queue.popleft() if self._state.queue else None
-
-    def _has_news(self) -> bool:
-        return bool(self._state.queue) or self._state.ended is not None
-
-    def _may_be_due(self) -> bool:
-        return self._has_news() or self._state.is_behind
 
     async def say(self, text: str, *, reply_to: int = 0, quick_replies: Sequence[str] = ()) -> int:
         async with self._speaking:

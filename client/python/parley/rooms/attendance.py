@@ -219,3 +219,37 @@ class Attendance:
 
     def gone(self) -> Error:
         return Error("FAILED_PRECONDITION", f"the person is not in the room '{self.room[:80]}' any more: {self.ended}")
+
+
+class Present:
+    """What both clients' Room has: what it says of the person."""
+
+    def __init__(self, state: Attendance) -> None:
+        self._state = state
+
+    @property
+    def name(self) -> str:
+        """The person's name, which the daemon makes up if none is given."""
+        return self._state.name
+
+    @property
+    def participant(self) -> str:
+        """The person's public id."""
+        return self._state.participant
+
+    @property
+    def token(self) -> str:
+        """Proves that one is this person. Keep it secret: join(…, token=…, after=message.seq) goes on as the same person, in another
+        program, too, while the person is away for less than two minutes."""
+        return self._state.token
+
+    @property
+    def ended(self) -> str | None:
+        """Why the person is not in the room any more; None: the person is in the room."""
+        return self._state.ended
+
+    def _has_news(self) -> bool:
+        return bool(self._state.queue) or self._state.ended is not None
+
+    def _may_be_due(self) -> bool:
+        return self._has_news() or self._state.is_behind
