@@ -97,6 +97,9 @@ struct agent_type {
      * called when no clone lives and no step runs. Both optional. */
     enum status (*open)(struct agent *a, const struct agent_config *config, struct error *err);
     void (*close)(struct agent *a);
+    /* Optional: what close would wait for, such as the disk. Called once before it, on any one
+     * thread, when nothing of the agent is called meanwhile; without it close does the same. */
+    void (*settle)(struct agent *a);
     /* Optional: changes what agent_describe has filled in. */
     void (*info)(const struct agent *a, struct agent_info *out);
     /* Optional: changes what agent_batching has filled in: policy, bounds. */

@@ -200,6 +200,7 @@ const struct agent_type lm_agent = {
     .clone_size = sizeof(struct lm_clone),
     .open = lm_open,
     .close = lm_close,
+    .settle = lm_settle,
     .info = lm_info,
     .batching = lm_batching,
     .clone_open = lm_clone_open,

@@ -316,6 +316,7 @@ void lm_reasoning_accept(const struct lm *m, struct lm_turn *t, int32_t id);
 /* open.c */
 enum status lm_open(struct agent *a, const struct agent_config *config, struct error *err);
 void lm_close(struct agent *a);
+void lm_settle(struct agent *a);
 
 /* open_disk.c */
 /* KV pages on disk, of a model that is open but for them. */

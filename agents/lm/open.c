@@ -378,6 +378,11 @@ static enum status open_step_memory(struct lm *m, struct error *err)
     return STATUS_OK;
 }
 
+void lm_settle(struct agent *a)
+{
+    lm_disk_flush(&container_of(a, struct lm, base)->cache.disk);
+}
+
 void lm_close(struct agent *a)
 {
     struct lm *m = container_of(a, struct lm, base);

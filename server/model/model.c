@@ -2,7 +2,7 @@
  * then the thread runs its steps. model_stop closes the batcher, stops the thread, closes the
  * timers, and frees the model. A failed load leaves a model in MODEL_FAILED, which can only be
  * stopped. A stop waits for the running step; the agent aborts one that is computed elsewhere,
- * since it may never return. */
+ * since it may never return. What the agent has to write before it is closed, the thread writes. */
 #include "server/model/model.h"
 
 #include <assert.h>
@@ -493,11 +493,30 @@ static void on_worker_stopped(void *arg)
     uv_close((uv_handle_t *)&m->wake, on_handle_closed);
 }
 
+static void run_settle(struct job *job)
+{
+    struct agent *a = container_of(job, struct model, job)->agent;
+
+    a->type->settle(a);
+}
+
+static void on_settled(struct job *job)
+{
+    struct model *m = container_of(job, struct model, job);
+
+    worker_stop(m->worker, on_worker_stopped, m);
+}
+
+/* From here on only the job, if there is one, uses the agent. */
 static void on_background_stopped(void *arg)
 {
     struct model *m = arg;
 
-    worker_stop(m->worker, on_worker_stopped, m);
+    m->job = (struct job){.run = run_settle, .done = on_settled};
+    if (m->agent != NULL && m->agent->type->settle != NULL)
+        worker_submit(m->worker, &m->job);
+    else
+        on_settled(&m->job);
 }
 
 static void on_batcher_closed(void *arg)

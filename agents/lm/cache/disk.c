@@ -16,7 +16,7 @@ enum {
     READ_BYTES = 256 << 20, /* at most, of pages that were read and are in no step yet */
     LEAST_READS = 8,
     CLOSE_BYTES = 64 << 20, /* that are still written, */
-    CLOSE_MS = 3000,        /* and for so long at most: the loop waits */
+    CLOSE_MS = 3000,        /* and for so long at most */
 };
 
 enum status lm_disk_open(struct lm_disk *d, const struct lm_disk_config *config, struct error *err)
@@ -43,11 +43,14 @@ enum status lm_disk_open(struct lm_disk *d, const struct lm_disk_config *config,
     return rc;
 }
 
-void lm_disk_close(struct lm_disk *d)
+void lm_disk_flush(struct lm_disk *d)
 {
     const uint64_t until_ms = clock_ms() + CLOSE_MS;
     size_t left_bytes = CLOSE_BYTES;
 
+    if (d->is_flushed)
+        return;
+    d->is_flushed = true;
     while (d->store != NULL && !list_is_empty(&d->unsaved) && clock_ms() < until_ms &&
            left_bytes >= BUFFERS * d->config.store.page_bytes) {
         struct kv_disk_usage usage;
@@ -59,6 +62,11 @@ void lm_disk_close(struct lm_disk *d)
         if (usage.n_failed > 0)
             break; /* the disk may be full */
     }
+}
+
+void lm_disk_close(struct lm_disk *d)
+{
+    lm_disk_flush(d);
     kv_disk_close(d->store);
     if (d->sha != NULL)
         sha256_close(d->sha);

@@ -51,6 +51,7 @@ struct lm_disk {
     struct lm_disk_page *pages; /* [n_entries] by the prefix cache's numbers */
     struct list unsaved;        /* published pages that are not written yet, the first one first */
     struct list waiters;
+    bool is_flushed;
     size_t n_readers;                      /* clones whose turn has begun to read */
     uint64_t n_unsaved_lost;               /* pages that were reused before they were written */
     uint64_t n_missed_tokens[N_KV_MISSES]; /* of prompts, in whole pages */
@@ -58,8 +59,10 @@ struct lm_disk {
 
 enum status lm_disk_open(struct lm_disk *d, const struct lm_disk_config *config,
                          struct error *err) MUST_CHECK;
-/* Writes pages that are not written yet, some megabytes at most. Their contents must be there. */
-void lm_disk_close(struct lm_disk *d);
+/* Writes pages that are not written yet, some megabytes at most, and waits for that; once. Their
+ * contents must be there. Any one thread, when nothing else here is called meanwhile. */
+void lm_disk_flush(struct lm_disk *d);
+void lm_disk_close(struct lm_disk *d); /* flushes first */
 
 /* The page behind page parent (-1: none) was published; its contents are there or will be with the
  * next step. It may have to be written. */

@@ -137,8 +137,16 @@ static enum status spy_open(struct agent *a, const struct agent_config *config, 
     return STATUS_OK;
 }
 
+static struct ran settled, closed; /* of the last spy */
+
+static void spy_settle(struct agent *a)
+{
+    note(&settled);
+}
+
 static void spy_close(struct agent *a)
 {
+    note(&closed);
 }
 
 static void spy_info(const struct agent *a, struct agent_info *out)
@@ -173,6 +181,7 @@ static const struct agent_type spy_type = {
     .clone_size = sizeof(struct clone),
     .open = spy_open,
     .close = spy_close,
+    .settle = spy_settle,
     .info = spy_info,
     .batching = spy_batching,
     .clone_open = spy_clone_open,
@@ -254,6 +263,10 @@ START_TEST(test_light_steps)
     for (size_t i = 0; i < 3; i++)
         clone_close(clones[i]);
     stop(m);
+    ck_assert_uint_eq(settled.place, 5); /* which may wait for a disk: not on the loop */
+    ck_assert(!pthread_equal(settled.thread, pthread_self()));
+    ck_assert_uint_eq(closed.place, 6);
+    ck_assert(pthread_equal(closed.thread, pthread_self()));
 }
 END_TEST
 
