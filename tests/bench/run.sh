@@ -68,6 +68,7 @@ baselines)
     exit
     ;;
 idle) case ${2-} in -*) by_python idle.py "${@:2}"; exit ;; esac ;;
+long-session) case ${2-} in -*) by_python long_session.py "${@:2}"; exit ;; esac ;;
 kv-disk) case ${2-} in [0-9]*) kv_disk_faults "${@:2}"; exit ;; esac ;;
 durable) case ${2-} in [0-9]*) durable "${@:2}"; exit ;; esac ;;
 history) by_python ../history/bench.py "${@:2}"; exit ;;
