@@ -27,6 +27,7 @@ struct parley_call *parley_call_make(size_t size_bytes, const struct call_kind *
     call->read.call = call->finish.call = call->write.call = call->pause.call = call;
     list_init(&call->outgoing);
     atomic_init(&call->n_refs, 1);
+    atomic_init(&call->is_lost, false);
     (void)pthread_mutex_init(&call->lock, NULL); /* cannot fail on Linux */
     grpc_metadata_array_init(&call->headers);
     grpc_metadata_array_init(&call->trailers);

@@ -213,6 +213,9 @@ struct parley_call *parley_turn_start(struct parley_channel *channel,
 /* Requests cancellation; end is still called. Any thread, also after the end, until
  * parley_call_unref. */
 void parley_call_cancel(struct parley_call *call);
+/* Whether the call's connection or server is gone, and the call is sent again until it is back:
+ * true from the failure until the server answers. Any thread, until parley_call_unref. */
+bool parley_call_is_lost(const struct parley_call *call);
 void parley_call_unref(struct parley_call *call);
 
 /* Runs a turn to its end; its events are called on another thread. */

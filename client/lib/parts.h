@@ -103,6 +103,8 @@ struct parley_call {
     grpc_slice (*amend)(struct parley_call *call);
     bool is_cancelled, is_paused; /* guarded by lock; is_paused: between two attempts, core stays */
     struct call_op pause;
+    atomic_bool is_lost; /* from a failure that is tried again until the server answers; it guards
+                            nothing, so relaxed is enough */
     uint64_t due_ms;     /* the pause's end */
     uint32_t pause_ms;   /* the next one; 0: the first */
     uint64_t give_up_ms; /* 0: nothing has failed since something new came */
@@ -129,8 +131,10 @@ bool parley_call_send(struct parley_call *call, const ProtobufCMessage *message)
 /* A server has answered. Any thread. */
 void channel_is_reached(struct parley_channel *channel);
 /* The call has brought something new: what fails after it is another failure. On the channel's
- * thread. */
+ * thread, like the next. */
 void call_got_on(struct parley_call *call);
+/* The server has answered the call, with something new or not. */
+void call_is_back(struct parley_call *call);
 /* After an attempt that ended with err: true if there will be another one, before which the call
  * pauses. False: the call ends with *err. On the channel's thread. */
 bool call_repeats(struct parley_call *call, struct parley_error *err);

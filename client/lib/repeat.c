@@ -11,8 +11,19 @@ enum {
     MAX_PAUSE_MS = 1000,
 };
 
+void call_is_back(struct parley_call *call)
+{
+    atomic_store_explicit(&call->is_lost, false, memory_order_relaxed);
+}
+
+bool parley_call_is_lost(const struct parley_call *call)
+{
+    return atomic_load_explicit(&call->is_lost, memory_order_relaxed);
+}
+
 void call_got_on(struct parley_call *call)
 {
+    call_is_back(call);
     call->give_up_ms = 0;
     call->pause_ms = 0;
 }
@@ -85,6 +96,7 @@ bool call_repeats(struct parley_call *call, struct parley_error *err)
     call->is_over = false;
     is_wanted = !call->is_cancelled;
     call->is_paused = is_wanted;
+    atomic_store_explicit(&call->is_lost, is_wanted, memory_order_relaxed);
     if (is_wanted) { /* a batch without operations: the queue gives its tag to the polling thread */
         atomic_store_explicit(&call->pause.is_out, true, memory_order_release);
         rc = grpc_call_start_batch(call->core, NULL, 0, &call->pause, NULL);

@@ -145,6 +145,7 @@ static enum status take_piece(struct client_turn_call *c, Parley__V1__TurnPiece 
 
 static void take_accepted(struct client_turn_call *c, const Parley__V1__TurnAccepted *from)
 {
+    call_is_back(&c->base);
     c->place.turn = from->turn;
     c->place.generation = from->generation;
     if (!c->place.is_accepted)
