@@ -64,6 +64,11 @@ static bool is_control(uint32_t character)
            (character >= 0x2066 && character <= 0x2069);
 }
 
+uint32_t out_shown(uint32_t character)
+{
+    return is_control(character) ? 0xfffd : character;
+}
+
 bool out_foreign(const char *text, size_t len)
 {
     size_t n_bytes;
@@ -76,7 +81,7 @@ bool out_foreign(const char *text, size_t len)
         char bytes[4];
 
         n_bytes = utf8_next(text + at, len - at, &character);
-        is_good = out_text(bytes, utf8_encode(is_control(character) ? 0xfffd : character, bytes));
+        is_good = out_text(bytes, utf8_encode(out_shown(character), bytes));
     }
     return is_good;
 }

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/status.h"
@@ -19,6 +20,8 @@ bool out_json(json_t *object);
  * U+FFFD, so that the text cannot steer the terminal; and so do the controls of direction, U+202A
  * to U+202E and U+2066 to U+2069, so that the text cannot reorder the line. */
 bool out_foreign(const char *text, size_t len);
+/* What a terminal is to show for a character that a peer sent. */
+uint32_t out_shown(uint32_t character);
 
 /* Opens a file for results; for "-" the file is a copy of stdout. NULL: errno says why. */
 FILE *out_file_open(const char *path);

@@ -51,6 +51,8 @@ struct line_prompt {
     bool was_interrupted, was_empty, is_too_long;
     struct prompt_watch watch;
     bool has_watch, has_text, is_over;
+    prompt_complete_fn complete; /* NULL: none */
+    void *complete_arg;
 };
 
 /* Handlers may run on any thread, and these are what they share: a volatile sig_atomic_t is good
@@ -285,6 +287,119 @@ static unsigned char on_new_line(EditLine *editor, wint_t key)
     return el_insertstr(editor, "\n") == 0 ? CC_REFRESH : CC_ERROR;
 }
 
+/* --- Tab --- */
+
+enum { COMPLETIONS_MAX = 256, COMPLETION_COLUMNS = 80 };
+
+struct completions {
+    char *words[COMPLETIONS_MAX]; /* [n] */
+    size_t n;
+    size_t n_typed;  /* bytes of each that are typed */
+    size_t n_common; /* bytes that all of them begin with */
+};
+
+static void completions_add(void *of, const char *word)
+{
+    struct completions *all = of;
+
+    if (all->n < COMPLETIONS_MAX)
+        all->words[all->n++] = xstrdup(word);
+}
+
+static void completions_deinit(struct completions *all)
+{
+    for (size_t i = 0; i < all->n; i++)
+        free(all->words[i]);
+}
+
+/* Keeps the words that begin with what is typed. */
+static void completions_keep(struct completions *all, const char *typed)
+{
+    size_t n_kept = 0;
+
+    all->n_typed = strlen(typed);
+    for (size_t i = 0; i < all->n; i++) {
+        char *word = all->words[i];
+        size_t n = 0;
+
+        if (strncmp(word, typed, all->n_typed) != 0) {
+            free(word);
+            continue;
+        }
+        while (n_kept > 0 && n < all->n_common && word[n] == all->words[0][n])
+            n++;
+        all->n_common = n_kept == 0 ? strlen(word) : n;
+        all->words[n_kept++] = word;
+    }
+    all->n = n_kept;
+}
+
+/* Shows the words below the text, which is then shown again. */
+static void completions_show(const struct completions *all)
+{
+    FILE *shown = isatty(STDOUT_FILENO) != 0 ? stdout : stderr;
+    size_t column = 0;
+
+    (void)fputc('\n', shown);
+    for (size_t i = 0; i < all->n; i++) {
+        const size_t len = strlen(all->words[i]);
+
+        if (column > 0 && column + 2 + len > COMPLETION_COLUMNS) {
+            (void)fputc('\n', shown);
+            column = 0;
+        }
+        (void)fprintf(shown, "%s%s", column > 0 ? "  " : "", all->words[i]);
+        column += len + 2;
+    }
+    (void)fputc('\n', shown);
+    (void)fflush(shown); /* the terminal may be gone */
+}
+
+/* Inserts what all words have in common, and a space where there is one word. */
+static unsigned char completions_insert(const struct completions *all, EditLine *editor)
+{
+    char *text;
+    int rc;
+
+    if (all->n == 0)
+        return CC_ERROR;
+    if (all->n > 1 && all->n_common == all->n_typed) {
+        completions_show(all);
+        return CC_REDISPLAY;
+    }
+    text = xalloc(all->n_common + 2); /* zeroed */
+    memcpy(text, all->words[0] + all->n_typed, all->n_common - all->n_typed);
+    if (all->n == 1)
+        text[strlen(text)] = ' ';
+    rc = el_insertstr(editor, text);
+    free(text);
+    return rc == 0 ? CC_REFRESH : CC_ERROR;
+}
+
+static unsigned char on_tab(EditLine *editor, wint_t key)
+{
+    struct line_prompt *p = line_prompt_of(editor);
+    const LineInfo *info = el_line(editor);
+    const size_t len = (size_t)(info->cursor - info->buffer);
+    struct completions all = {0};
+    char *text = xalloc(len + 1); /* zeroed */
+    size_t from = PROMPT_NO_COMPLETION;
+    unsigned char rc;
+
+    memcpy(text, info->buffer, len);
+    if (p->complete != NULL && p->text.len == 0)
+        from = p->complete(p->complete_arg, text, completions_add, &all);
+    if (from == PROMPT_NO_COMPLETION) {
+        rc = el_insertstr(editor, "\t") == 0 ? CC_REFRESH : CC_ERROR;
+    } else {
+        completions_keep(&all, text + from);
+        rc = completions_insert(&all, editor);
+    }
+    completions_deinit(&all);
+    free(text);
+    return rc;
+}
+
 /* Key sequences that begin with Escape can be bound only in libedit's emacs mode: in the vi mode
  * (bind -v in ~/.editrc), Escape is a command of its own. */
 static void bind_keys(EditLine *editor)
@@ -292,9 +407,11 @@ static void bind_keys(EditLine *editor)
     static const char *const new_line_keys[] = {"\\e\\n", "\\e\\r"}; /* Alt-Enter */
     const char *mode = NULL, *term = getenv("TERM");
 
+    /* by el_wset, since el_set leaks copies of the two texts */
+    (void)el_wset(editor, EL_ADDFN, L"parley-complete", L"complete the word", on_tab);
+    (void)el_set(editor, EL_BIND, "\t", "parley-complete", NULL);
     if (el_get(editor, EL_EDITOR, &mode) != 0 || mode == NULL || strcmp(mode, "emacs") != 0)
         return;
-    /* by el_wset, since el_set leaks copies of the two texts */
     (void)el_wset(editor, EL_ADDFN, L"parley-new-line", L"begin another line", on_new_line);
     for (size_t i = 0; i < sizeof(new_line_keys) / sizeof(new_line_keys[0]); i++)
         (void)el_set(editor, EL_BIND, new_line_keys[i], "parley-new-line", NULL);
@@ -402,6 +519,12 @@ void prompt_set_watch(struct line_prompt *p, const struct prompt_watch *watch)
     p->has_watch = watch != NULL;
     if (watch != NULL)
         p->watch = *watch;
+}
+
+void prompt_set_completion(struct line_prompt *p, prompt_complete_fn complete, void *arg)
+{
+    p->complete = complete;
+    p->complete_arg = arg;
 }
 
 static bool prompt_is_blank(const char *text)

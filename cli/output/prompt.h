@@ -4,6 +4,8 @@
 #define CLI_OUTPUT_PROMPT_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -33,6 +35,13 @@ struct prompt_watch {
     void *arg;
 };
 
+/* How a text may go on that a person begins, and completes by Tab. Adds whole words, also such as
+ * do not fit; returns at which byte of text they begin. PROMPT_NO_COMPLETION: a Tab is only a Tab.
+ */
+#define PROMPT_NO_COMPLETION SIZE_MAX
+typedef void (*prompt_add_fn)(void *of, const char *word);
+typedef size_t (*prompt_complete_fn)(void *arg, const char *text, prompt_add_fn add, void *of);
+
 /* Opens the only prompt, on the main thread. Stdin must be a terminal, and interrupt_catch must
  * have been called. A signal that ends or stops the program leaves the terminal as prompt_open
  * found it, whichever thread gets the signal. */
@@ -40,6 +49,8 @@ enum status prompt_open(struct line_prompt **out, struct error *err) MUST_CHECK;
 void prompt_close(struct line_prompt *p);
 /* Copies the watch, which may be NULL. */
 void prompt_set_watch(struct line_prompt *p, const struct prompt_watch *watch);
+/* complete is called with arg in prompt_read, when Tab is pressed in the first line of a text. */
+void prompt_set_completion(struct line_prompt *p, prompt_complete_fn complete, void *arg);
 
 /* Waits for the person. After PROMPT_TEXT *ret_text is the text, without a newline at its end; the
  * text is valid until the next call. */

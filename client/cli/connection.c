@@ -13,12 +13,14 @@
 #include "base/env.h"
 #include "cli/output/console.h"
 #include "cli/output/interrupt.h"
+#include "client/cli/server_hint.h"
 #include "client/lib/reach.h"
 
 enum {
     QUIET_MS = 1000, /* a shorter wait prints no remark */
     SLICE_MS = 250,  /* a Ctrl-C during the wait is noticed within this time */
     MAX_WAIT_S = 24 * 3600,
+    HINT_SIZE = 4200, /* a path and a few words */
 };
 
 const struct option_row connection_rows[] = {
@@ -175,6 +177,20 @@ uint32_t connection_patience_ms(const struct connection_options *options)
     return (uint32_t)(fmin(fmax(options->wait_s, 0.0), MAX_WAIT_S) * 1e3); /* a day at most */
 }
 
+static void complain_of_wait(const struct parley_error *err,
+                             const struct connection_options *options, uint32_t wait_ms)
+{
+    char hint[HINT_SIZE];
+
+    if (err->status != PARLEY_DEADLINE_EXCEEDED) {
+        console_error("%s", err->text);
+        return;
+    }
+    server_hint(hint, sizeof(hint), options->server);
+    console_error("%s (waited %.1f s; %s, --server names another)", err->text,
+                  (double)wait_ms / 1e3, hint);
+}
+
 struct parley_channel *connection_open(const struct connection_options *options)
 {
     const uint32_t wait_ms = connection_patience_ms(options);
@@ -184,11 +200,7 @@ struct parley_channel *connection_open(const struct connection_options *options)
     if (channel == NULL)
         return NULL;
     if (wait_ready(channel, options, wait_ms, &err) != PARLEY_OK) {
-        if (err.status == PARLEY_DEADLINE_EXCEEDED)
-            console_error("%s (waited %.1f s; 'parleyd' starts a server, --server names another)",
-                          err.text, (double)wait_ms / 1e3);
-        else
-            console_error("%s", err.text);
+        complain_of_wait(&err, options, wait_ms);
         parley_channel_close(channel);
         return NULL;
     }
@@ -224,10 +236,31 @@ enum parley_status connection_call(ProtobufCMessage **out, struct parley_channel
     return PARLEY_OK;
 }
 
+/* What a person calls a request's field. */
+static const struct {
+    const char *field, *said;
+} fields[] = {{"at_turn", "the turn"},
+              {"to_turn", "the turn"},
+              {"turn", "the turn"},
+              {"conversation", "the conversation"},
+              {"messages[0].text", "the message"},
+              {"messages", "the message"}};
+
 enum exit_code connection_complain(const struct parley_error *err)
 {
-    console_error("%s [%s]", *err->text == '\0' ? "the call failed" : err->text,
-                  parley_status_name(err->status));
+    const char *text = *err->text == '\0' ? "the call failed" : err->text, *said = "";
+
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        const size_t len = strlen(fields[i].field);
+
+        if (strcmp(err->field, fields[i].field) == 0 && strncmp(text, err->field, len) == 0 &&
+            text[len] == ' ') {
+            said = fields[i].said;
+            text += len;
+            break;
+        }
+    }
+    console_error("%s%s [%s]", said, text, parley_status_name(err->status));
     return EXIT_FAILED;
 }
 

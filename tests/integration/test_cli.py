@@ -15,6 +15,7 @@ import tempfile
 import termios
 import time
 
+import cable
 import children
 from children import PATIENCE
 
@@ -58,8 +59,10 @@ class Terminal:
 
     escapes = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>()].?")
 
-    def __init__(self, cli, *args):
+    def __init__(self, cli, *args, columns=0):
         self.master, slave = pty.openpty()
+        if columns > 0:
+            termios.tcsetwinsize(slave, (24, columns))
         self.before = termios.tcgetattr(self.master)
 
         # Programs make it the process's terminal: to run Python between fork and exec would abort at times where gRPC has threads. A shell's
@@ -155,7 +158,15 @@ def wrong_use(cli):
         (["ask", "a", "--temperature", "warm"], "--temperature"),
         (["ask", "a", "--seed"], "--seed"),
         (["ask", "a", "--logprobs", "21"], "20"),
-        (["chat", "--json"], "--json"),
+        (["ask", "a", "--temperature", "-1"], "--temperature is -1, it must be 0 or above"),
+        (["ask", "a", "--temperature", "1e39"], "it must be 0 or above"),
+        (["ask", "a", "--top-p", "1.5"], "--top-p is 1.5, it must be from 0 to 1"),
+        (["chat", "--presence-penalty", "-3"], "--presence-penalty is -3, it must be from -2 to 2"),
+        (["chat", "--repetition-penalty", "0"], "it must be above 0"),
+        (["rerun", "--min-p", "2"], "--min-p is 2, it must be from 0 to 1"),
+        (["chat", "--json", "--room", "x"], "--json"),
+        (["conversations", "show", "x", "--format", "pdf"], "text, markdown or html, not 'pdf'"),
+        (["conversations", "list", "--format", "html"], "--format is for show"),
         (["chat", "--conversation", "x", "--system", "y"], "--conversation"),
         (["conversations", "frob"], "'frob'"),
         (["conversations", "show"], "show ID"),
@@ -171,6 +182,7 @@ def unreachable(cli):
     for args in (["ask", "hello"], ["models"], ["status"], ["conversations"], []):
         line = cli.complaint(*args, "--wait", "0.1", code=1, stdin="hello\n")
         assert "127.0.0.1:1" in line and "--server" in line, line
+        assert f"'{os.path.dirname(os.path.realpath(cli.path))}/parleyd FILE.gguf' starts a server" in line, line
     line = cli.complaint("--server", "unix:/nowhere/at/all", "--wait=0", "status", code=1)
     assert "unix:/nowhere/at/all" in line, line
 
@@ -317,8 +329,8 @@ def pipe_chat(cli):
     assert result.stdout == "" and "NUL" in result.stderr
     line = cli.complaint("--model", "frob", stdin="hello\n", code=1)
     assert "frob" in line and "echo" in line, line
-    line = cli.complaint("--model", "echo", "--temperature", "-1", stdin="hello\n", code=1)
-    assert "temperature" in line, line
+    said = cli.lines("chat", "--json", "--model", "echo", stdin="one\ntwo\n")
+    assert [(line["reply"], line["model"], line["finish_reason"]) for line in said] == [("one", "echo", "stop"), ("two", "echo", "stop")], said
     assert cli.lines("conversations", "--json") == [], "each was closed"
     with open("/dev/full", "w") as full:
         result = children.run([cli.path, "--model", "echo"], input="a\nb\n", stdout=full, stderr=subprocess.PIPE, text=True, env=cli.environment)
@@ -367,9 +379,19 @@ def conversations(cli):
     name = re.search(r"--conversation ([0-9a-f]{32})", shown.end()).group(1)
     [found] = cli.lines("conversations", "list", "--json")
     assert found["conversation"] == name and found["turns"] == 3 and found["model"] == "echo", found
-    assert name in cli.out("conversations")
+    listed = cli.out("conversations")
+    assert re.search(rf"^CONVERSATION .* AGE .* FIRST WORDS\n{name} .* \d+ s  +-  +one$", listed, re.M), listed
     [whole] = cli.lines("conversations", "show", name, "--json")
     assert [turn["reply"] for turn in whole["transcript"]] == ["one", "two", "three"]
+    assert cli.lines("conversations", "show", name[:4], "--json")[0]["conversation"] == name, "the beginning of an id"
+    assert "NOT_FOUND" in cli.complaint("conversations", "show", name[:3], code=1), "too short a beginning"
+    unknown = "0" * 31 if name[0] != "0" else "1" * 31
+    assert "NOT_FOUND" in cli.complaint("conversations", "show", unknown, code=1)
+    assert "## user\n\ntwo\n\n## assistant\n\ntwo\n" in cli.out("conversations", "show", name, "--format", "markdown")
+    page = cli.out("conversations", "show", name, "--format", "html")
+    assert page.startswith("<!doctype html>") and page.endswith("</html>\n") and "<pre>two</pre>" in page, page
+    line = cli.complaint("conversations", "fork", name, "--at-turn", "7", code=1)
+    assert line == "parley: the turn is 7, there are 3 complete turns [OUT_OF_RANGE]\n", line
     assert "user: two\n\nassistant: two\n" in cli.out("conversations", "show", name)
     assert cli.out("--conversation", name, stdin="four\n") == "four\n"
     child = cli.out("conversations", "fork", name, "--at-turn", "2").strip()
@@ -465,11 +487,28 @@ def commands_of_the_chat(cli, folder):
     [whole] = cli.lines("conversations", "show", child, "--json")
     assert [turn["reply"] for turn in whole["transcript"]] == ["grüße, мир, 世界", "of the child"]
     say("/retry", r"of the child\n")  # the message again
+    tree = say("/branch", r"  1  ([0-9a-f]{8})  2 turns, \d+ s ago: third\n\*  2  ([0-9a-f]{8})    2 turns, \d+ s ago: of the child\n")
+    assert tree.group(2) == child[:8], tree.group(0)
+    say("/branch 1", r"> grüße, мир, 世界\ngrüße, мир, 世界\n> third\nthird\nyou are now in [0-9a-f]{32}, after turn 2")
+    say("/branch 9", r"NOT_FOUND")
+    say(f"/load {child[:6]}", rf"you are now in {child}, after turn 2")
+    say(f"/load {lines}", r"a new conversation with the 2 turns of .*said.jsonl")
+    say("/show", r"conversation  [0-9a-f]{32}, 2 turns")
+    say(f"/load {text}", r"said.txt, line 1: it is no JSON")
+    say("/load no/such.jsonl", r"no/such.jsonl: No such file")
+    say("/load", r"/load needs a file")
+    say("/s\t", r"/s\nset  show  save  system\n")
+    shown.type("\x15")
+    say("/se\t\ttemp\t0.25", r"temperature  top-p  top-k(.|\n)*/set temperature 0.25\n")
+    say("/model t\t", r"/model tiny ")
+    shown.type("\x15")
+    say(f"/load {child}", rf"you are now in {child}, after turn 2")
     say("/set temperature", r"temperature needs a value: T")
     say("/set temprature 1", r"did you mean 'temperature'\?")
     say("/set top-k much", r"--top-k must be a whole number, not 'much'")
     say("/set top-k 5", r"")
-    say("/show", rf"model +echo(.|\n)*{child}, 2 turns(.|\n)*top-k +5(.|\n)*seed +1\n")
+    say("/set top-p 7", r"--top-p is 7, it must be from 0 to 1")
+    say("/show", rf"model +echo(.|\n)*{child}, 2 turns\n(.|\n)*temperature +0.25\ntop-k +5(.|\n)*seed +1\n")
     say("/model nobody", r"nobody(.|\n)*MODEL_NOT_FOUND|nobody")
     say("/model", r"echo; ")
     say("/model echo", r"a new conversation with echo")
@@ -492,6 +531,72 @@ def commands_of_the_chat(cli, folder):
     assert whole["system"] == "You are kind." and whole["turns"] == 1, whole
     everything = [c["conversation"] for c in cli.lines("conversations", "--limit", "0", "--json")]
     cli.out("conversations", "close", *everything)
+
+
+def last_turns(cli):
+    """A conversation that is continued shows where it stands: its last three turns."""
+    shown = Terminal(cli, "--model", "echo")
+    for text in "one", "two", "three", "four":
+        shown.expect(r"> ")
+        shown.type(f"{text}\r")
+        shown.expect(rf"{text}\n+{text}\n")
+    shown.expect(r"> ")
+    shown.type("\x04")
+    name = re.findall(r"--conversation ([0-9a-f]{32})", shown.end())[-1]
+    shown = Terminal(cli, "--conversation", name[:8])
+    shown.expect(r"^… 1 turn before\n> two\ntwo\n> three\nthree\n> four\nfour\necho at .*/help")
+    shown.expect(r"> ")
+    shown.type("\x04")
+    shown.end()
+    cli.out("conversations", "close", name)
+
+
+def markdown(cli):
+    """Words wrap and code has a colour where the terminal has colours; else the reply is shown as it is."""
+    text = "one **two three** four `five six` seven eight"
+    for more, reply in [
+        ({}, b"one \x1b[0;1m**two three** \x1b[0mfour \x1b[0;36m`five\r\nsix` \x1b[0mseven eight\r\n"),
+        ({"NO_COLOR": "1"}, text.encode() + b"\r\n"),
+        ({"TERM": "dumb"}, text.encode() + b"\r\n"),
+    ]:
+        other = Cli(cli.path, cli.environment["PARLEY_SERVER"])
+        other.environment.update(more)
+        shown = Terminal(other, "--model", "echo", columns=30)
+        shown.expect(r"> ")
+        shown.type(text + "\r")
+        shown.expect(r"seven eight\n(.|\n)*seven eight\n(.|\n)*> ")
+        assert b"\n" + reply in shown.raw, (more, shown.raw)
+        shown.type("/quit\r")
+        shown.end()
+    cli.out("conversations", "close", *[c["conversation"] for c in cli.lines("conversations", "--json")])
+
+
+def a_link_that_is_cut(cli):
+    """The chat says that it is reconnecting, and the reply goes on where it was: all of it is shown, once."""
+    link = cable.Cable(cli.environment["PARLEY_SERVER"])
+    shown = Terminal(Cli(cli.path, link.address), "--model", "tiny", "--ignore-eos", "--max-tokens", "200", "--seed", "1", "--wait", "60")
+    shown.expect(r"> ")
+    link.allow(0)
+    shown.type("hello\r")
+    shown.expect(r"hello\n")
+    while not re.search(r"hello\n+\S", shown.shown):
+        link.allow(100)
+        if shown.is_ready(0.1):
+            shown.read()
+    link.hold()
+    shown.expect(rf"reconnecting to {link.address} …")
+    link.let_go()
+    shown.expect(r"s to the first token · \d+\.\d tokens/s · 200 tokens")
+    shown.expect(r"> ")
+    shown.type("/quit\r")
+    text = shown.end()
+    name = re.findall(r"--conversation ([0-9a-f]{32})", text)[-1]
+    [whole] = cli.lines("conversations", "show", name, "--json")
+    reply = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "\ufffd", whole["transcript"][0]["reply"])
+    seen = text[text.index("hello\n") + 6 : text.rindex("s to the first token")]
+    seen = seen[: seen.rindex("\n")].replace(f"reconnecting to {link.address} …", "")
+    assert re.sub(r"\s", "", seen) == re.sub(r"\s", "", reply), (seen, reply)
+    cli.out("conversations", "close", name)
 
 
 def ctrl_c_at_the_prompt(cli):
@@ -823,6 +928,9 @@ def main():
             conversations(cli)
             watch(cli)
             commands_of_the_chat(cli, folder)
+            last_turns(cli)
+            markdown(cli)
+            a_link_that_is_cut(cli)
             ctrl_c_at_the_prompt(cli)
             replies_of_a_model(cli)
             ctrl_c_stops_the_reply(cli)

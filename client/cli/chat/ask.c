@@ -14,6 +14,7 @@
 #include "cli/output/interrupt.h"
 #include "cli/output/out.h"
 #include "client/cli/chat/turn.h"
+#include "client/cli/chat/turn_json.h"
 #include "client/cli/connection.h"
 #include "client/cli/options/sampling.h"
 #include "client/cli/verbs.h"
@@ -46,35 +47,6 @@ static bool ask_show_event(void *arg, const char *text, size_t len)
     return out_foreign(text, len) && out_flush();
 }
 
-static json_t *timings_json(const struct cli_turn *x)
-{
-    const struct parley_timings *t = &x->timings;
-    double rate = cli_turn_rate(x);
-    json_t *timings =
-        json_pack("{sI,sI,sI,sI,sI,sf}", "queue_us", (json_int_t)t->queue_us, "prefill_us",
-                  (json_int_t)t->prefill_us, "decode_us", (json_int_t)t->decode_us, "total_us",
-                  (json_int_t)t->total_us, "steps", (json_int_t)t->steps, "ttft_ms",
-                  (double)x->first_us / 1e3);
-
-    (void)json_object_set_new(timings, "tok_s", rate > 0.0 ? json_real(rate) : json_null());
-    return timings;
-}
-
-static json_t *result_json(const struct cli_turn *x, const struct parley_opened *opened)
-{
-    json_t *usage = json_pack("{sI,sI,sI}", "prompt_tokens", (json_int_t)x->usage.prompt_tokens,
-                              "cached_tokens", (json_int_t)x->usage.cached_tokens,
-                              "completion_tokens", (json_int_t)x->usage.completion_tokens);
-    json_t *result = json_pack(
-        "{ss%,sO,ss,so,so,ss,ss}", "reply", x->reply.data == NULL ? "" : x->reply.data,
-        x->reply.len, "token_ids", x->token_ids, "finish_reason", x->finish_reason, "usage", usage,
-        "timings", timings_json(x), "model", opened->model, "version", opened->version);
-
-    if (x->turn->want_logprobs > 0)
-        (void)json_object_set(result, "logprobs", x->logprobs);
-    return result;
-}
-
 static enum exit_code ask_finish(const struct cli_turn *x, const struct ask_verb *a,
                                  const struct parley_opened *opened)
 {
@@ -89,7 +61,8 @@ static enum exit_code ask_finish(const struct cli_turn *x, const struct ask_verb
         return EXIT_FAILED;
     }
     if (a->connection.is_json)
-        (void)out_json(result_json(x, opened)); /* out_end reports a failure */
+        (void)out_json(
+            turn_json(x, opened->model, opened->version)); /* out_end reports a failure */
     else if (x->n_shown == 0)
         (void)out_text("\n", 1);
     return x->was_stopped ? EXIT_FAILED : EXIT_DONE;
@@ -190,6 +163,7 @@ enum exit_code ask_run(const struct verb *verb, int argc, char **argv)
                                           {connection_rows, &a.connection, NULL}};
     struct parley_channel *channel = NULL;
     struct buf text;
+    struct error err;
     enum exit_code code;
     int first;
 
@@ -197,6 +171,8 @@ enum exit_code ask_run(const struct verb *verb, int argc, char **argv)
         return code;
     if ((a.set & ASK_LOGPROBS) != 0 && (a.n_logprobs < 1 || a.n_logprobs > 20))
         return options_misuse(verb, "--logprobs is %u, it must be from 1 to 20", a.n_logprobs);
+    if (sampling_options_check(&a.sampling, &err) != STATUS_OK)
+        return options_misuse(verb, "%s", err.text);
     buf_init(&text, MAX_TEXT_BYTES);
     code = EXIT_FAILED;
     if (!read_question(&text, argc - first, argv + first))

@@ -15,6 +15,7 @@
 #include "client/cli/chat/commands.h"
 #include "client/cli/chat/room.h"
 #include "client/cli/chat/turn.h"
+#include "client/cli/chat/turn_json.h"
 #include "client/cli/verbs.h"
 
 enum { SETTINGS_MAX_BYTES = 1 << 20 };
@@ -24,8 +25,8 @@ static const struct option_row chat_rows[] = {
      offsetof(struct chat, wanted_model), 0},
     {"system", "TEXT", "the system prompt (the model's own)", OPTION_TEXT,
      offsetof(struct chat, first_system), 0},
-    {"conversation", "ID", "continue this conversation", OPTION_TEXT,
-     offsetof(struct chat, wanted_conversation), 0},
+    {"conversation", "ID", "continue this conversation: its id, the beginning of it, or its name",
+     OPTION_TEXT, offsetof(struct chat, wanted_conversation), 0},
     {"room", "NAME", "write to the people in this room, in place of a model", OPTION_TEXT,
      offsetof(struct chat, room), 0},
     {"name", "NAME", "with --room: the name that the others see (made up)", OPTION_TEXT,
@@ -35,13 +36,28 @@ static const struct option_row chat_rows[] = {
 
 static bool chat_show(void *arg, const char *text, size_t len)
 {
+    struct chat *c = arg;
+
     console_clear();
-    return out_foreign(text, len) && out_flush();
+    return reply_view_write(&c->view, text, len);
 }
 
 static void show_progress(void *arg, uint32_t done, uint32_t total)
 {
     console_progress("reading the prompt: %u of %u tokens", done, total);
+}
+
+static void show_lost(void *arg, bool is_lost)
+{
+    struct chat *c = arg;
+
+    if (is_lost) {
+        reply_view_pause(&c->view);
+        console_progress("reconnecting to %s …", c->connection.server);
+    } else {
+        console_clear();
+        reply_view_resume(&c->view);
+    }
 }
 
 static void show_figures(const struct cli_turn *x)
@@ -61,17 +77,6 @@ static void show_figures(const struct cli_turn *x)
                       (double)x->first_us / 1e6, rate, x->usage.completion_tokens, tail);
     else
         console_quiet("%.2f s to the first token%s", (double)x->first_us / 1e6, tail);
-}
-
-static void chat_end_line(const struct cli_turn *x)
-{
-    bool has_newline = out_is_tty() && x->n_shown > 0 && x->reply.len > 0 &&
-                       x->reply.data[x->reply.len - 1] == '\n';
-
-    console_clear();
-    if (!has_newline)
-        (void)out_text("\n", 1); /* out_end reports a failure */
-    (void)out_flush();
 }
 
 /* Prints why a turn failed, and what the person can do. */
@@ -96,8 +101,13 @@ static bool chat_say(struct chat *c, const char *text)
                                .messages = &message,
                                .n_messages = 1,
                                .sampling = sampling};
-    struct cli_turn x = {
-        .channel = c->channel, .turn = &turn, .show = chat_show, .progress = show_progress};
+    struct cli_turn x = {.channel = c->channel,
+                         .turn = &turn,
+                         .show = c->connection.is_json ? NULL : chat_show,
+                         .keeps_tokens = c->connection.is_json,
+                         .progress = show_progress,
+                         .lost = show_lost,
+                         .arg = c};
     bool is_good;
 
     if (c->is_in_doubt && *c->conversation != '\0')
@@ -106,9 +116,13 @@ static bool chat_say(struct chat *c, const char *text)
     if (*c->conversation == '\0' && !chat_begin(c))
         return false;
     turn.turn = c->n_turns + 1;
+    reply_view_begin(&c->view);
     is_good = cli_turn_run(&x) == PARLEY_OK && x.is_done;
-    if (is_good || x.n_shown > 0 || x.was_stopped)
-        chat_end_line(&x);
+    console_clear();
+    if (!c->connection.is_json)
+        reply_view_end(&c->view, is_good || x.was_stopped);
+    else if (is_good)
+        is_good = out_json(turn_json(&x, c->model, c->version)) && out_flush();
     if (is_good) {
         c->n_turns = x.turn_done;
         show_figures(&x);
@@ -142,6 +156,7 @@ static enum exit_code run_terminal(struct chat *c)
         console_error("%s", err.text);
         return EXIT_FAILED;
     }
+    prompt_set_completion(prompt, chat_complete, c);
     console_quiet("%s at %s · /help lists the commands, Ctrl-D leaves", c->model,
                   c->connection.server);
     for (enum chat_next next = CHAT_GOES_ON; next == CHAT_GOES_ON;) {
@@ -224,13 +239,17 @@ enum exit_code chat_run(const struct verb *verb, int argc, char **argv)
     const struct option_group groups[] = {{chat_rows, &c, NULL},
                                           {sampling_rows, &c.sampling, &c.sampling.sampling.set},
                                           {connection_rows, &c.connection, NULL}};
+    struct error err;
     enum exit_code code;
     int first;
 
     if (!options_read(verb, groups, 3, argc, argv, 0, 0, &first, &code))
         return code;
-    if (c.connection.is_json)
-        return options_misuse(verb, "chat has no --json; use 'parley ask --json'");
+    if (sampling_options_check(&c.sampling, &err) != STATUS_OK)
+        return options_misuse(verb, "%s", err.text);
+    if (c.connection.is_json && (c.room != NULL || isatty(STDIN_FILENO) != 0))
+        return options_misuse(verb, "--json is for a chat over a pipe: echo hello | parley chat "
+                                    "--json");
     if (c.wanted_conversation != NULL && (c.first_system != NULL || c.wanted_model != NULL))
         return options_misuse(
             verb,
@@ -247,7 +266,8 @@ enum exit_code chat_run(const struct verb *verb, int argc, char **argv)
     arena_init(&c.settings, SETTINGS_MAX_BYTES);
     c.system = c.first_system == NULL ? NULL : xstrdup(c.first_system);
     c.channel = connection_open(&c.connection);
-    if (c.channel == NULL || !(c.wanted_conversation == NULL ? chat_begin(&c) : chat_resume(&c)))
+    if (c.channel == NULL ||
+        !(c.wanted_conversation == NULL ? chat_begin(&c) : chat_go_to(&c, c.wanted_conversation)))
         code = EXIT_FAILED;
     else
         code = isatty(STDIN_FILENO) != 0 ? run_terminal(&c) : run_lines(&c);

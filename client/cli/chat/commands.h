@@ -3,6 +3,9 @@
 #define CLIENT_CLI_CHAT_COMMANDS_H
 
 #include <stdbool.h>
+#include <stddef.h>
+
+#include "cli/output/prompt.h"
 
 struct chat;
 
@@ -16,5 +19,9 @@ enum chat_next {
  * a text. */
 bool chat_is_command(const char *text);
 enum chat_next chat_command(struct chat *c, const char *text);
+
+/* A prompt_complete_fn: the names of commands, and what the argument of some may be. arg: the
+ * chat. */
+size_t chat_complete(void *arg, const char *text, prompt_add_fn add, void *of);
 
 #endif

@@ -2,14 +2,18 @@
  * argument names the action. */
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/alloc.h"
 #include "base/number.h"
 #include "base/suggest.h"
 #include "cli/output/console.h"
 #include "cli/output/out.h"
 #include "cli/output/table.h"
 #include "client/cli/chat/export.h"
+#include "client/cli/chat/listing.h"
 #include "client/cli/chat/transcript.h"
 #include "client/cli/chat/watch.h"
 #include "client/cli/connection.h"
@@ -20,9 +24,17 @@
 struct conversation_list {
     const struct verb *verb;
     struct connection_options connection;
-    const char *model;
+    const char *model, *format;
+    enum transcript_layout layout; /* of format */
     uint32_t limit, at_turn;
     struct parley_channel *channel;
+    struct text_table table; /* of list */
+    uint32_t n_listed;
+};
+
+enum {
+    WORDS_COLUMNS = 40,
+    MAX_WORDED = 1000, /* rows of which the first words are asked for */
 };
 
 static const struct option_row conversations_rows[] = {
@@ -32,6 +44,8 @@ static const struct option_row conversations_rows[] = {
      offsetof(struct conversation_list, model), 0},
     {"at-turn", "N", "fork after turn N; 0: at the beginning (the last one)", OPTION_U32,
      offsetof(struct conversation_list, at_turn), 0},
+    {"format", "FORMAT", "show as text, markdown or html (text)", OPTION_TEXT,
+     offsetof(struct conversation_list, format), 0},
     {0},
 };
 
@@ -39,79 +53,70 @@ static const struct option_row conversations_rows[] = {
 struct action {
     const char *name, *args;
     int n_min, n_max;
+    int n_ids; /* how many of the arguments, at most, name a conversation */
     enum exit_code (*run)(struct conversation_list *c, int n, char **args);
 };
 
-static void table_add(struct text_table *t, const Parley__V1__Conversation *c)
+/* 0 where the server's clock is ahead. */
+static uint64_t age_of(uint64_t opened_unix_ms)
 {
-    char time[32], state[WORD_CHARS];
+    struct timespec now;
+    uint64_t now_ms;
 
-    table_cell(t, "%s", c->conversation);
-    table_cell(t, "%s", c->model);
-    table_cell(t, "%u", c->turns);
-    table_cell(t, "%u", c->context_tokens);
-    table_cell(t, "%s",
-               enum_word(state, &parley__v1__conversation_state__descriptor, (int)c->state));
-    table_cell(t, "%s", table_time(time, c->idle_ms));
-    table_cell(t, "%.8s", *c->parent == '\0' ? "-" : c->parent);
+    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail on Linux */
+    now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return now_ms > opened_unix_ms ? now_ms - opened_unix_ms : 0;
 }
 
-/* Adds a page. *ret_n is its length, *ret_total how many there are in all; token is the page's and
- * becomes the next one's. */
-static enum parley_status list_page(struct conversation_list *c, uint32_t size, char token[256],
-                                    struct text_table *t, uint32_t *ret_n, uint32_t *ret_total,
-                                    struct parley_error *err)
+static void conversations_add_row(struct conversation_list *c,
+                                  const Parley__V1__Conversation *found)
 {
-    Parley__V1__ConversationsListRequest request = PARLEY__V1__CONVERSATIONS_LIST_REQUEST__INIT;
-    const Parley__V1__ConversationsListResponse *page;
-    ProtobufCMessage *answer;
-    enum parley_status rc;
+    char age[32], idle[32], state[WORD_CHARS], words[TRANSCRIPT_WORDS_BYTES] = "";
+    const uint64_t age_ms = age_of(found->opened_unix_ms);
+    struct text_table *t = &c->table;
 
-    request.page_size = size;
-    request.page_token = token;
-    request.model = (char *)(c->model == NULL ? "" : c->model);
-    rc = connection_call(&answer, c->channel, "/parley.v1.Conversations/List", &request.base,
-                         &parley__v1__conversations_list_response__descriptor, 0, err);
-    if (rc != PARLEY_OK)
-        return rc;
-    page = (const Parley__V1__ConversationsListResponse *)answer;
-    for (size_t i = 0; i < page->n_conversations; i++)
-        if (c->connection.is_json)
-            (void)out_json(
-                message_json(&page->conversations[i]->base)); /* out_end reports a failure */
-        else
-            table_add(t, page->conversations[i]);
-    *ret_n = (uint32_t)page->n_conversations;
-    *ret_total = page->total;
-    (void)snprintf(token, 256, "%s", page->next_page_token);
-    protobuf_c_message_free_unpacked(answer, NULL);
-    return PARLEY_OK;
+    if (c->n_listed < MAX_WORDED)
+        transcript_first_words(words, c->channel, found->conversation, WORDS_COLUMNS);
+    table_cell(t, "%s", found->conversation);
+    table_cell(t, "%s", found->model);
+    table_cell(t, "%u", found->turns);
+    table_cell(t, "%u", found->context_tokens);
+    table_cell(t, "%s",
+               enum_word(state, &parley__v1__conversation_state__descriptor, (int)found->state));
+    table_cell(t, "%s", table_time(idle, found->idle_ms));
+    table_cell(t, "%s", found->opened_unix_ms == 0 ? "-" : table_time(age, age_ms));
+    table_cell(t, "%.8s", *found->parent == '\0' ? "-" : found->parent);
+    table_cell(t, "%s", words);
+}
+
+static bool conversations_list_one(void *arg, const Parley__V1__Conversation *found)
+{
+    struct conversation_list *c = arg;
+
+    if (c->connection.is_json)
+        (void)out_json(message_json(&found->base)); /* out_end reports a failure */
+    else
+        conversations_add_row(c, found);
+    c->n_listed++;
+    return true;
 }
 
 static enum exit_code conversations_list(struct conversation_list *c, int n_args, char **args)
 {
-    static const char *const header[] = {"CONVERSATION", "MODEL", "TURNS",  "TOKENS",
-                                         "STATE",        "IDLE",  "PARENT", ""};
-    enum { PAGE = 500 };
+    static const char *const header[] = {"CONVERSATION", "MODEL", "TURNS",  "TOKENS",      "STATE",
+                                         "IDLE",         "AGE",   "PARENT", "FIRST WORDS", ""};
     struct parley_error err;
-    struct text_table t;
-    char token[256] = "";
-    uint32_t n_listed = 0, n = 0, total = 0;
+    uint32_t total = 0;
     enum parley_status rc;
 
-    table_init(&t, header);
-    do {
-        uint32_t left = c->limit == 0 ? PAGE : c->limit - n_listed;
-
-        rc = list_page(c, left < PAGE ? left : PAGE, token, &t, &n, &total, &err);
-        n_listed += n;
-    } while (rc == PARLEY_OK && *token != '\0' && (c->limit == 0 || n_listed < c->limit));
+    table_init(&c->table, header);
+    rc = listing_each(c->channel, c->model, c->limit, conversations_list_one, c, &total, &err);
     if (rc == PARLEY_OK && !c->connection.is_json) {
-        table_print(&t);
-        if (n_listed < total)
-            console_line("%u of %u; --limit 0 lists all", n_listed, total);
+        table_print(&c->table);
+        if (c->n_listed < total)
+            console_line("%u of %u; --limit 0 lists all", c->n_listed, total);
     }
-    table_deinit(&t);
+    table_deinit(&c->table);
     return rc == PARLEY_OK ? EXIT_DONE : connection_complain(&err);
 }
 
@@ -146,8 +151,9 @@ static enum exit_code conversations_show(struct conversation_list *c, int n_args
     if (c->connection.is_json) {
         (void)out_json(message_json(&found->base)); /* out_end reports a failure */
     } else {
-        print_facts(found);
-        (void)transcript_write(found, stdout); /* as for json */
+        if (c->layout == TRANSCRIPT_TEXT)
+            print_facts(found);
+        (void)transcript_write(found, c->layout, stdout); /* as for json */
     }
     parley__v1__conversation__free_unpacked(found, NULL);
     return EXIT_DONE;
@@ -247,15 +253,15 @@ static enum exit_code conversations_import(struct conversation_list *c, int n_ar
 }
 
 static const struct action actions[] = {
-    {"list", "", 0, 0, conversations_list},
-    {"show", "ID", 1, 1, conversations_show},
-    {"fork", "ID", 1, 1, conversations_fork},
-    {"rewind", "ID TURN", 2, 2, conversations_rewind},
-    {"cancel", "ID [TURN]", 1, 2, conversations_cancel},
-    {"close", "ID…", 1, 1000, conversations_close},
-    {"watch", "[ID]", 0, 1, conversations_watch},
-    {"export", "[ID…]", 0, 1000, conversations_export},
-    {"import", "< FILE", 0, 0, conversations_import},
+    {"list", "", 0, 0, 0, conversations_list},
+    {"show", "ID", 1, 1, 1, conversations_show},
+    {"fork", "ID", 1, 1, 1, conversations_fork},
+    {"rewind", "ID TURN", 2, 2, 1, conversations_rewind},
+    {"cancel", "ID [TURN]", 1, 2, 1, conversations_cancel},
+    {"close", "ID…", 1, 1000, 1000, conversations_close},
+    {"watch", "[ID]", 0, 1, 1, conversations_watch},
+    {"export", "[ID…]", 0, 1000, 1000, conversations_export},
+    {"import", "< FILE", 0, 0, 0, conversations_import},
 };
 
 static const struct action *find_action(const char *name)
@@ -279,6 +285,38 @@ static enum exit_code no_such_action(const struct verb *verb, const char *name)
     return options_misuse(verb, "there is no command '%s', it must be one of %s", name, verb->args);
 }
 
+/* Makes ids of the arguments that name conversations. */
+static bool find_ids(char (*ids)[LISTING_ID_CHARS], const struct conversation_list *c, int n,
+                     char **args)
+{
+    struct parley_error err;
+
+    for (int i = 0; i < n; i++) {
+        if (listing_resolve(ids[i], c->channel, args[i], &err) != PARLEY_OK) {
+            (void)connection_complain(&err);
+            return false;
+        }
+        args[i] = ids[i];
+    }
+    return true;
+}
+
+static enum exit_code conversations_act(struct conversation_list *c, const struct action *action,
+                                        int n, char **args)
+{
+    const int n_ids = n < action->n_ids ? n : action->n_ids;
+    char(*ids)[LISTING_ID_CHARS] = xalloc((size_t)(n_ids + 1) * sizeof(*ids));
+    enum exit_code code = EXIT_FAILED;
+
+    c->channel = connection_open(&c->connection);
+    if (c->channel != NULL && find_ids(ids, c, n_ids, args))
+        code = action->run(c, n, args);
+    if (c->channel != NULL)
+        parley_channel_close(c->channel);
+    free(ids);
+    return code;
+}
+
 enum exit_code conversations_run(const struct verb *verb, int argc, char **argv)
 {
     struct conversation_list c = {.verb = verb,
@@ -299,10 +337,9 @@ enum exit_code conversations_run(const struct verb *verb, int argc, char **argv)
     n = first == argc ? 0 : argc - first - 1;
     if (n < action->n_min || n > action->n_max)
         return options_misuse(verb, "usage of %s: %s %s", action->name, action->name, action->args);
-    c.channel = connection_open(&c.connection);
-    if (c.channel == NULL)
-        return EXIT_FAILED;
-    code = action->run(&c, n, argv + first + 1);
-    parley_channel_close(c.channel);
-    return code;
+    if (c.format != NULL && !transcript_layout_read(&c.layout, c.format))
+        return options_misuse(verb, "--format must be text, markdown or html, not '%s'", c.format);
+    if (c.format != NULL && (strcmp(action->name, "show") != 0 || c.connection.is_json))
+        return options_misuse(verb, "--format is for show, without --json");
+    return conversations_act(&c, action, n, argv + first + 1);
 }

@@ -135,7 +135,7 @@ enum exit_code export_all(struct parley_channel *channel, const char *model)
 
 /* Turns go in calls of at most so many bytes of JSON, far below what a server takes, unless one
  * alone has more. */
-enum { IMPORT_CALL_BYTES = 1 << 20, IMPORT_MESSAGE_BYTES = 512 << 20 };
+enum { IMPORT_MESSAGE_BYTES = 512 << 20 };
 
 struct import {
     struct parley_channel *channel;
@@ -148,10 +148,9 @@ struct import {
     size_t n_conversations, n_new; /* of all */
 };
 
-/* A call whose request is made of JSON. The caller frees *out. */
-static enum status import_call(ProtobufCMessage **out, struct import *i, const char *method,
-                               const ProtobufCMessageDescriptor *request, const json_t *json,
-                               const ProtobufCMessageDescriptor *response, struct error *err)
+enum status import_call(ProtobufCMessage **out, struct parley_channel *channel, const char *method,
+                        const ProtobufCMessageDescriptor *request, const json_t *json,
+                        const ProtobufCMessageDescriptor *response, struct error *err)
 {
     ProtobufCMessage *message = NULL;
     struct parley_error why;
@@ -161,7 +160,7 @@ static enum status import_call(ProtobufCMessage **out, struct import *i, const c
     arena_init(&arena, IMPORT_MESSAGE_BYTES);
     rc = protobuf_json_read(&message, request, json, CODEC_ANY_FIELDS, &arena, err);
     if (rc == STATUS_OK &&
-        connection_call(out, i->channel, method, message, response, 0, &why) != PARLEY_OK)
+        connection_call(out, channel, method, message, response, 0, &why) != PARLEY_OK)
         rc = error_set(err, (enum status)why.status, "%s", why.text);
     arena_deinit(&arena);
     return rc;
@@ -176,7 +175,7 @@ static enum status import_flush(struct import *i, struct error *err)
     if (json_array_size(i->turns) == 0)
         return STATUS_OK;
     request = json_pack("{ss,sO}", "conversation", i->conversation, "turns", i->turns);
-    rc = import_call(&answer, i, "/parley.v1.Conversations/Import",
+    rc = import_call(&answer, i->channel, "/parley.v1.Conversations/Import",
                      &parley__v1__conversations_import_request__descriptor, request,
                      &parley__v1__conversations_import_response__descriptor, err);
     json_decref(request);
@@ -265,7 +264,7 @@ static enum status import_open(struct import *i, const json_t *line, struct erro
         return rc;
     was = was == NULL ? "" : was;
     request = import_open_request(line, was);
-    rc = import_call(&answer, i, "/parley.v1.Conversations/Open",
+    rc = import_call(&answer, i->channel, "/parley.v1.Conversations/Open",
                      &parley__v1__conversations_open_request__descriptor, request,
                      &parley__v1__conversations_open_response__descriptor, err);
     json_decref(request);

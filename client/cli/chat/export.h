@@ -6,6 +6,10 @@
 #ifndef CLIENT_CLI_CHAT_EXPORT_H
 #define CLIENT_CLI_CHAT_EXPORT_H
 
+#include <jansson.h>
+#include <protobuf-c/protobuf-c.h>
+
+#include "base/status.h"
 #include "cli/options/verb.h"
 #include "client/lib/parley.h"
 
@@ -19,5 +23,12 @@ enum exit_code export_all(struct parley_channel *channel, const char *model);
  * many turns were added. What an earlier import of the same conversation has made is found again,
  * and only what it lacks is added. */
 enum exit_code import_run(struct parley_channel *channel);
+
+/* A call whose request is made of JSON in protobuf's mapping. The caller frees *out by
+ * protobuf_c_message_free_unpacked. */
+enum { IMPORT_CALL_BYTES = 1 << 20 }; /* of the turns of one call of Import, about */
+enum status import_call(ProtobufCMessage **out, struct parley_channel *channel, const char *method,
+                        const ProtobufCMessageDescriptor *request, const json_t *json,
+                        const ProtobufCMessageDescriptor *response, struct error *err) MUST_CHECK;
 
 #endif

@@ -1,3 +1,5 @@
+/* Fetches conversations page by page. Writes them as text, JSON lines, Markdown or a page, and cuts
+ * the few words that lists show. */
 #include "client/cli/chat/transcript.h"
 
 #include <errno.h>
@@ -5,6 +7,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
+#include "cli/output/svg.h"
 #include "client/cli/connection.h"
 
 static enum parley_status get_page(Parley__V1__Conversation **out, struct parley_channel *channel,
@@ -93,7 +97,7 @@ static bool transcript_write_text(FILE *out, uint32_t turn, const char *role, co
     return fprintf(out, "%s: %s\n\n", role, text) >= 0;
 }
 
-static bool write_json(FILE *out, uint32_t turn, const char *role, const char *text)
+static bool transcript_write_json(FILE *out, uint32_t turn, const char *role, const char *text)
 {
     json_t *line = json_pack("{si,ss,ss}", "turn", (int)turn, "role", role, "text", text);
     bool is_good =
@@ -103,7 +107,21 @@ static bool write_json(FILE *out, uint32_t turn, const char *role, const char *t
     return is_good;
 }
 
-static bool transcript_write_all(const Parley__V1__Conversation *c, FILE *out, write_fn write)
+static bool transcript_write_markdown(FILE *out, uint32_t turn, const char *role, const char *text)
+{
+    return fprintf(out, "## %s\n\n%s\n\n", role, text) >= 0;
+}
+
+static bool transcript_write_html(FILE *out, uint32_t turn, const char *role, const char *text)
+{
+    (void)fprintf(out, "<section>\n<h2>");
+    svg_text(out, role);
+    (void)fprintf(out, "</h2>\n<pre>");
+    svg_text(out, text);
+    return fprintf(out, "</pre>\n</section>\n") >= 0;
+}
+
+static bool write_messages(const Parley__V1__Conversation *c, FILE *out, write_fn write)
 {
     bool is_good = *c->system == '\0' || write(out, 0, "system", c->system);
 
@@ -118,15 +136,110 @@ static bool transcript_write_all(const Parley__V1__Conversation *c, FILE *out, w
     return is_good;
 }
 
-bool transcript_write(const Parley__V1__Conversation *c, FILE *out)
+static void begin_page(const Parley__V1__Conversation *c, FILE *out)
 {
-    return transcript_write_all(c, out, transcript_write_text);
+    (void)fprintf(out, "<!doctype html>\n<html>\n<head>\n<meta charset=\"utf-8\">\n<title>");
+    svg_text(out, c->model);
+    (void)fprintf(
+        out,
+        " %.8s</title>\n<style>\nbody { max-width: 45em; margin: 2em auto; padding: 0 1em; "
+        "font-family: sans-serif; }\nh2 { font-size: 1em; color: #666; }\n"
+        "pre { white-space: pre-wrap; overflow-wrap: anywhere; font: inherit; }\n</style>\n"
+        "</head>\n<body>\n<h1>",
+        c->conversation);
+    svg_text(out, c->model);
+    (void)fprintf(out, "</h1>\n<p>conversation %s, %u turns</p>\n", c->conversation, c->turns);
 }
 
-bool transcript_write_json(const Parley__V1__Conversation *c, FILE *out)
+bool transcript_write(const Parley__V1__Conversation *c, enum transcript_layout layout, FILE *out)
 {
-    return transcript_write_all(c, out, write_json);
+    bool is_good = true;
+
+    switch (layout) {
+    case TRANSCRIPT_TEXT:
+        return write_messages(c, out, transcript_write_text);
+    case TRANSCRIPT_JSON:
+        return write_messages(c, out, transcript_write_json);
+    case TRANSCRIPT_MARKDOWN:
+        is_good = fprintf(out, "# %s\n\nconversation %s, %u turns\n\n", c->model, c->conversation,
+                          c->turns) >= 0;
+        return write_messages(c, out, transcript_write_markdown) && is_good;
+    case TRANSCRIPT_HTML:
+        begin_page(c, out);
+        is_good = write_messages(c, out, transcript_write_html);
+        return fprintf(out, "</body>\n</html>\n") >= 0 && is_good;
+    }
+    return is_good;
 }
+
+bool transcript_layout_read(enum transcript_layout *out, const char *word)
+{
+    static const struct {
+        const char *word;
+        enum transcript_layout layout;
+    } words[] = {
+        {"text", TRANSCRIPT_TEXT}, {"markdown", TRANSCRIPT_MARKDOWN}, {"html", TRANSCRIPT_HTML}};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(words[i].word, word) == 0) {
+            *out = words[i].layout;
+            return true;
+        }
+    return false;
+}
+
+/* --- a few words --- */
+
+void transcript_words(char out[TRANSCRIPT_WORDS_BYTES], const char *text, size_t n_columns)
+{
+    static const char cut[] = "…";
+    size_t n = 0, at = 0, left = strlen(text);
+
+    while (left > 0) {
+        const size_t n_spaces = strspn(text, " \t\r\n");
+        uint32_t character;
+        size_t len;
+
+        text += n_spaces;
+        left -= n_spaces;
+        if (left == 0)
+            break;
+        len = utf8_next(text, left, &character);
+        if (n + 1 >= n_columns || at + 1 + len + sizeof(cut) > TRANSCRIPT_WORDS_BYTES) {
+            memcpy(out + at, cut, sizeof(cut));
+            return;
+        }
+        if (n_spaces > 0 && at > 0) {
+            out[at++] = ' ';
+            n++;
+        }
+        memcpy(out + at, text, len);
+        at += len;
+        n++;
+        text += len;
+        left -= len;
+    }
+    out[at] = '\0';
+}
+
+void transcript_first_words(char out[TRANSCRIPT_WORDS_BYTES], struct parley_channel *channel,
+                            const char *conversation, size_t n_columns)
+{
+    Parley__V1__ConversationsGetRequest request = PARLEY__V1__CONVERSATIONS_GET_REQUEST__INIT;
+    Parley__V1__Conversation *c;
+    struct parley_error ignored; /* the conversation may be closed by now */
+
+    *out = '\0';
+    request.conversation = (char *)(uintptr_t)conversation; /* is only read */
+    request.page_size = 1;
+    if (get_page(&c, channel, &request, &ignored) != PARLEY_OK)
+        return;
+    if (c->n_transcript > 0 && c->transcript[0]->n_messages > 0)
+        transcript_words(out, c->transcript[0]->messages[0]->text, n_columns);
+    parley__v1__conversation__free_unpacked(c, NULL);
+}
+
+/* --- files --- */
 
 static bool ends_in(const char *text, const char *end)
 {
@@ -137,15 +250,20 @@ static bool ends_in(const char *text, const char *end)
 
 enum status transcript_save(const Parley__V1__Conversation *c, const char *path, struct error *err)
 {
-    bool is_json = ends_in(path, ".json") || ends_in(path, ".jsonl"), is_good;
+    const enum transcript_layout layout = ends_in(path, ".json") || ends_in(path, ".jsonl")
+                                              ? TRANSCRIPT_JSON
+                                          : ends_in(path, ".md")   ? TRANSCRIPT_MARKDOWN
+                                          : ends_in(path, ".html") ? TRANSCRIPT_HTML
+                                                                   : TRANSCRIPT_TEXT;
     FILE *out = fopen(path, "wxe");
+    bool is_good;
 
     if (out == NULL && errno == EEXIST)
         return error_set(err, STATUS_EXISTS, "%s exists already; nothing was saved", path);
     if (out == NULL)
         return error_set(err, STATUS_UNKNOWN, "%s: %s", path, strerror(errno));
     errno = 0;
-    is_good = is_json ? transcript_write_json(c, out) : transcript_write(c, out);
+    is_good = transcript_write(c, layout, out);
     is_good = fclose(out) == 0 && is_good;
     return is_good ? STATUS_OK
                    : error_set(err, STATUS_UNKNOWN, "%s: %s", path,

@@ -21,6 +21,7 @@
 
 enum {
     CANCEL_MS = 2000, /* time limit of a cancel */
+    LOOK_MS = 250,    /* between two looks whether the connection was lost */
     MAX_REPLY_BYTES = 64 << 20,
 };
 
@@ -153,6 +154,13 @@ static bool ask_to_cancel(struct cli_turn *x)
     return has_cancelled;
 }
 
+static void tell_lost(struct cli_turn *x, bool is_lost)
+{
+    if (x->lost != NULL && x->is_lost != is_lost)
+        x->lost(x->arg, is_lost);
+    x->is_lost = is_lost;
+}
+
 /* Runs the turn to its end. */
 static void cli_turn_follow(struct cli_turn *x)
 {
@@ -175,9 +183,10 @@ static void cli_turn_follow(struct cli_turn *x)
                                 {.fd = interrupt_fd(), .events = POLLIN}};
         uint64_t n;
 
-        (void)poll(fds, 2, -1);                  /* a signal only ends the wait early */
+        (void)poll(fds, 2, LOOK_MS);             /* a signal only ends the wait early */
         (void)!read(x->event_fd, &n, sizeof(n)); /* fails when there is nothing to clear */
         ended = has_ended(x);
+        tell_lost(x, !ended && parley_call_is_lost(call));
         show_news(x, &fresh);
         if (interrupt_take()) {
             x->was_stopped = true;

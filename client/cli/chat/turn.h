@@ -18,6 +18,8 @@ struct cli_turn {
     /* On the caller's thread; each may be NULL. show's false stops the reply. */
     bool (*show)(void *arg, const char *text, size_t len);
     void (*progress)(void *arg, uint32_t done, uint32_t total);
+    /* The connection was lost, and is looked for; false: it is back, or the turn has ended. */
+    void (*lost)(void *arg, bool is_lost);
     void *arg;
     bool keeps_tokens; /* fills token_ids and logprobs */
 
@@ -32,6 +34,8 @@ struct cli_turn {
     uint64_t first_us; /* from sending to the first piece; 0: there was none */
     struct buf reply;
     json_t *token_ids, *logprobs; /* lists */
+
+    bool is_lost; /* what lost was told last */
 
     /* Shared by the two threads. */
     pthread_mutex_t lock;

@@ -1,5 +1,7 @@
 #include "client/cli/options/sampling.h"
 
+#include "proto/sampling_fields.h"
+
 #define AT(member) offsetof(struct sampling_options, sampling.member)
 
 const struct option_row sampling_rows[] = {
@@ -30,6 +32,32 @@ const struct option_row sampling_rows[] = {
      AT(ignore_eos), PARLEY_IGNORE_EOS},
     {0},
 };
+
+/* "top-p" for "top_p". */
+static const char *option_name(char out[32], const char *field)
+{
+    size_t n = 0;
+
+    for (; field[n] != '\0' && n + 1 < 32; n++)
+        out[n] = (char)(field[n] == '_' ? '-' : field[n]);
+    out[n] = '\0';
+    return out;
+}
+
+enum status sampling_options_check(const struct sampling_options *o, struct error *err)
+{
+    const struct parley_sampling *s = &o->sampling;
+    char name_of[32];
+
+#define CHECK(name, NAME, kind, number, neutral, least, most, bounds, since)     \
+    if ((s->set & PARLEY_##NAME) != 0 &&                                         \
+        ((double)s->name < (double)(least) || (double)s->name > (double)(most))) \
+        return error_set(err, STATUS_INVALID, "--%s is %g, it must be %s",       \
+                         option_name(name_of, #name), (double)s->name, bounds);
+    SAMPLING_FIELDS(CHECK)
+#undef CHECK
+    return STATUS_OK;
+}
 
 const struct parley_sampling *sampling_options_get(struct sampling_options *o)
 {

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "cli/output/console.h"
+#include "client/cli/chat/listing.h"
 
 /* As many replies as fill a step with their predictions: each has up to 16 tokens in it. */
 enum { COMPUTING_IN_FLIGHT = 6 };
@@ -113,9 +114,11 @@ void computing_run(struct computing *c, void (*each)(void *arg, const struct pro
 
 static bool computing_fetch(struct computing *c, const char *conversation)
 {
+    char id[LISTING_ID_CHARS];
     struct parley_error err;
 
-    if (proof_jobs_fetch(&c->jobs, c->channel, conversation, &err) == PARLEY_OK) {
+    if (listing_resolve(id, c->channel, conversation, &err) == PARLEY_OK &&
+        proof_jobs_fetch(&c->jobs, c->channel, id, &err) == PARLEY_OK) {
         c->jobs.all[c->jobs.n - 1].is_stored = !c->sends_records;
         return true;
     }
@@ -123,33 +126,29 @@ static bool computing_fetch(struct computing *c, const char *conversation)
     return false;
 }
 
+struct fetch_all {
+    struct computing *computing;
+    bool is_good;
+};
+
+static bool fetch_one(void *arg, const Parley__V1__Conversation *conversation)
+{
+    struct fetch_all *f = arg;
+
+    f->is_good = computing_fetch(f->computing, conversation->conversation);
+    return f->is_good;
+}
+
 /* All conversations that the server stores. */
 static bool computing_fetch_all(struct computing *c)
 {
-    char token[256] = "";
-    bool is_good = true;
+    struct fetch_all f = {c, true};
+    struct parley_error err;
 
-    do {
-        Parley__V1__ConversationsListRequest request = PARLEY__V1__CONVERSATIONS_LIST_REQUEST__INIT;
-        const Parley__V1__ConversationsListResponse *page;
-        ProtobufCMessage *answer;
-        struct parley_error err;
-
-        request.page_size = 100;
-        request.page_token = token;
-        if (connection_call(&answer, c->channel, "/parley.v1.Conversations/List", &request.base,
-                            &parley__v1__conversations_list_response__descriptor, 0,
-                            &err) != PARLEY_OK) {
-            console_error("%s", err.text);
-            return false;
-        }
-        page = (const Parley__V1__ConversationsListResponse *)answer;
-        for (size_t i = 0; i < page->n_conversations && is_good; i++)
-            is_good = computing_fetch(c, page->conversations[i]->conversation);
-        (void)snprintf(token, sizeof(token), "%s", page->next_page_token);
-        protobuf_c_message_free_unpacked(answer, NULL);
-    } while (is_good && *token != '\0');
-    return is_good;
+    if (listing_each(c->channel, NULL, 0, fetch_one, &f, NULL, &err) == PARLEY_OK)
+        return f.is_good;
+    console_error("%s", err.text);
+    return false;
 }
 
 /* What has a '/' is no id. */

@@ -199,6 +199,7 @@ enum exit_code rerun_run(const struct verb *verb, int argc, char **argv)
     enum exit_code code = EXIT_DONE;
     char command[4096];
     const char *misuse;
+    struct error err;
     int first;
 
     computing_init(&r.computing);
@@ -207,6 +208,8 @@ enum exit_code rerun_run(const struct verb *verb, int argc, char **argv)
         misuse = computing_misuse(&r.computing, argc - first);
         if (r.tools != NULL && r.has_no_tools)
             misuse = "--tools and --no-tools exclude each other";
+        if (misuse == NULL && sampling_options_check(&r.sampling, &err) != STATUS_OK)
+            misuse = err.text;
         if (misuse != NULL)
             code = options_misuse(verb, "%s", misuse);
         else

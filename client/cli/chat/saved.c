@@ -1,0 +1,149 @@
+#include "client/cli/chat/saved.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/chat/export.h"
+#include "parley/v1/conversations.pb-c.h"
+
+/* A file as it is read: the turns as Import takes them. */
+struct saved_file {
+    json_t *turns;
+    char *system; /* NULL: none */
+};
+
+/* A turn of the file's number; a new one where it is not the last one's. */
+static json_t *saved_turn(struct saved_file *s, json_int_t number)
+{
+    const size_t n = json_array_size(s->turns);
+    json_t *turn = n == 0 ? NULL : json_array_get(s->turns, n - 1);
+
+    if (turn != NULL && json_integer_value(json_object_get(turn, "turn")) == number)
+        return turn;
+    if (number != (json_int_t)n + 1)
+        return NULL;
+    turn = json_pack("{si,s[],ss}", "turn", (int)number, "messages", "finish_reason",
+                     "FINISH_REASON_OBSERVED"); /* until its reply comes */
+    (void)json_array_append_new(s->turns, turn);
+    return turn;
+}
+
+static enum status saved_take(struct saved_file *s, const json_t *line, struct error *err)
+{
+    const char *role = json_string_value(json_object_get(line, "role"));
+    const char *text = json_string_value(json_object_get(line, "text"));
+    const json_t *number = json_object_get(line, "turn");
+    json_t *turn;
+
+    if (role == NULL || text == NULL || !json_is_integer(number))
+        return error_set(err, STATUS_INVALID,
+                         "it must have turn, role and text; '/save NAME.jsonl' writes such a file");
+    if (json_integer_value(number) == 0 && strcmp(role, "system") == 0 && s->system == NULL &&
+        json_array_size(s->turns) == 0) {
+        s->system = strdup(text);
+        return s->system != NULL ? STATUS_OK : error_no_memory(err, strlen(text), "a prompt");
+    }
+    turn = saved_turn(s, json_integer_value(number));
+    if (turn == NULL)
+        return error_set(err, STATUS_INVALID, "its turn is %lld, turns must go on from 1",
+                         (long long)json_integer_value(number));
+    if (json_object_get(turn, "reply") != NULL)
+        return error_set(err, STATUS_INVALID, "it comes after the reply of its turn");
+    if (strcmp(role, "assistant") != 0) {
+        (void)json_array_append_new(json_object_get(turn, "messages"),
+                                    json_pack("{ss,ss}", "role", role, "text", text));
+        return STATUS_OK;
+    }
+    (void)json_object_set_new(turn, "reply", json_string(text));
+    (void)json_object_set_new(turn, "finish_reason", json_string("FINISH_REASON_STOP"));
+    return STATUS_OK;
+}
+
+static enum status saved_read(struct saved_file *s, const char *path, struct error *err)
+{
+    FILE *in = fopen(path, "re");
+    size_t cap = 0, number = 0;
+    char *text = NULL;
+    enum status rc = STATUS_OK;
+    ssize_t len;
+
+    if (in == NULL)
+        return error_set(err, STATUS_NOT_FOUND, "%s: %s", path, strerror(errno));
+    errno = 0;
+    while (rc == STATUS_OK && (len = getline(&text, &cap, in)) >= 0) {
+        json_error_t why;
+        json_t *line = json_loadb(text, (size_t)len, 0, &why);
+
+        number++;
+        rc = line == NULL
+                 ? error_set(err, STATUS_INVALID,
+                             "it is no JSON (%s); '/save NAME.jsonl' writes such a file", why.text)
+                 : saved_take(s, line, err);
+        json_decref(line);
+    }
+    if (rc != STATUS_OK)
+        rc = error_prefix(err, "%s, line %zu", path, number);
+    else if (ferror(in) != 0)
+        rc = error_set(err, STATUS_UNKNOWN, "%s: %s", path, strerror(errno));
+    else if (json_array_size(s->turns) == 0)
+        rc = error_set(err, STATUS_INVALID, "%s has no turn", path);
+    free(text);
+    (void)fclose(in);
+    return rc;
+}
+
+/* Adds the turns in calls of a bounded size. */
+static enum status saved_import(const struct saved_file *s, struct parley_channel *channel,
+                                const char *conversation, struct error *err)
+{
+    const size_t n = json_array_size(s->turns);
+    enum status rc = STATUS_OK;
+
+    for (size_t at = 0; rc == STATUS_OK && at < n;) {
+        json_t *turns = json_array(), *request;
+        size_t n_bytes = 0;
+        ProtobufCMessage *answer;
+
+        while (at < n && n_bytes < IMPORT_CALL_BYTES) {
+            json_t *turn = json_array_get(s->turns, at++);
+
+            n_bytes += json_dumpb(turn, NULL, 0, JSON_COMPACT);
+            (void)json_array_append(turns, turn);
+        }
+        request = json_pack("{ss,so}", "conversation", conversation, "turns", turns);
+        rc = import_call(&answer, channel, "/parley.v1.Conversations/Import",
+                         &parley__v1__conversations_import_request__descriptor, request,
+                         &parley__v1__conversations_import_response__descriptor, err);
+        json_decref(request);
+        if (rc == STATUS_OK)
+            protobuf_c_message_free_unpacked(answer, NULL);
+    }
+    return rc;
+}
+
+enum status saved_open(struct parley_opened *out, struct parley_channel *channel, const char *model,
+                       const char *path, struct error *err)
+{
+    struct saved_file s = {.turns = json_array()};
+    struct parley_open what = {.model = model};
+    struct parley_error why;
+    struct parley_opened opened;
+    enum status rc = saved_read(&s, path, err);
+
+    what.system = s.system;
+    if (rc == STATUS_OK && parley_conversation_open(channel, &what, &opened, &why) != PARLEY_OK)
+        rc = error_set(err, (enum status)why.status, "%s", why.text);
+    if (rc == STATUS_OK) {
+        rc = saved_import(&s, channel, opened.conversation, err);
+        if (rc == STATUS_OK)
+            *out = opened;
+        else
+            (void)parley_close(channel, opened.conversation, &why); /* else it expires when idle */
+    }
+    json_decref(s.turns);
+    free(s.system);
+    return rc;
+}
