@@ -530,8 +530,6 @@ static bool room_agent_is_asked(struct room_agent *a, const struct room_entry *e
         return is_person;
     case ROOM_EVERY_N:
         return is_person && a->n_unanswered >= a->every;
-    case ROOM_WHEN_ASKED:
-        break;
     }
     return false;
 }

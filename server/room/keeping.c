@@ -35,7 +35,7 @@ bool room_is_kept(const struct room *room)
 {
     const struct rooms *r = room->rooms;
 
-    return r->keeping.journal != NULL && room->world == NULL && !r->is_ending;
+    return r->keeping.journal != NULL && !r->is_ending;
 }
 
 /* --- writing --- */
@@ -455,7 +455,7 @@ static enum status restore_agent(struct room *room, struct body_reader *body, co
                                  const char *name, struct error *err)
 {
     struct room_agent_state state = {.policy =
-                                         (enum room_policy)body_take_up_to(body, ROOM_WHEN_ASKED)};
+                                         (enum room_policy)body_take_up_to(body, ROOM_EVERY_N)};
     const void *conversation;
     size_t len;
 
@@ -532,7 +532,7 @@ static enum status restored_entry_read(struct restored_entry *out, struct body_r
 
     e->seq = body_take_u32(body);
     e->kind = (enum room_entry_kind)body_take_up_to(body, ROOM_FAILED);
-    e->from_kind = (enum room_kind)body_take_up_to(body, ROOM_WORLD);
+    e->from_kind = (enum room_kind)body_take_up_to(body, ROOM_AGENT);
     e->unix_ms = body_take_u64(body);
     (void)snprintf(out->from.id, sizeof(out->from.id), "%s", body_take_text(body));
     (void)snprintf(out->from.name, sizeof(out->from.name), "%s", body_take_text(body));
@@ -558,12 +558,10 @@ static enum status restored_entry_read(struct restored_entry *out, struct body_r
 static enum status restored_entry_make(struct room_entry **out, struct room *room,
                                        const struct restored_entry *of, struct error *err)
 {
-    const bool is_world = of->head.from_kind == ROOM_WORLD;
     const char *word = restored_word(of->head.kind, of->said.text);
     struct room_entry *e;
 
-    if (room_entry_make(&e, room, is_world ? NULL : &of->from, of->head.kind, &of->said, err) !=
-        STATUS_OK)
+    if (room_entry_make(&e, room, &of->from, of->head.kind, &of->said, err) != STATUS_OK)
         return err->status;
     if (word != NULL)
         e->text = word;

@@ -64,12 +64,6 @@ void rooms_set_agents(struct rooms *r, struct conversations *all, struct models 
     r->models = models;
 }
 
-void rooms_set_service(struct rooms *r, const struct rooms_service *service, void *self)
-{
-    r->service = service;
-    r->service_self = self;
-}
-
 /* --- entries --- */
 
 static void copy_room_text(char *out, size_t size, const char *text)
@@ -102,11 +96,9 @@ enum status room_entry_make(struct room_entry **out, struct room *room, const st
     e->reply_to = said->reply_to;
     e->size_bytes = size;
     list_init(&e->acks);
-    e->from_kind = p == NULL ? ROOM_WORLD : p->kind;
-    if (p != NULL) {
-        copy_room_text(e->from, sizeof(e->from), p->id);
-        copy_room_text(e->name, sizeof(e->name), p->name);
-    }
+    e->from_kind = p->kind;
+    copy_room_text(e->from, sizeof(e->from), p->id);
+    copy_room_text(e->name, sizeof(e->name), p->name);
     quick = (const char **)(void *)(e + 1);
     at = (char *)(quick + said->n_quick_replies);
     e->quick_replies = quick;
@@ -203,10 +195,6 @@ struct room_person *room_person_of(const struct room *room, const char *id)
 /* What the room's own do about an entry. */
 static void room_entry_tell(struct room *room, const struct room_entry *e)
 {
-    struct room_person *p = e->kind == ROOM_SAID ? room_person_of(room, e->from) : NULL;
-
-    if (p != NULL && room->world != NULL && room->world->on_said != NULL)
-        room->world->on_said(room->world_self, room, p, e);
     if (room->n_agents > 0)
         room_agents_hear(room, e);
 }
@@ -427,11 +415,11 @@ static void room_free(struct room *room)
     free(room);
 }
 
-/* A room that is its members' own ends with the last person: agents alone have nobody to talk to.
+/* A room ends with the last person: agents alone have nobody to talk to.
  */
 void room_close_if_empty(struct room *room)
 {
-    if (room->n_members == room->n_agents && room->world == NULL)
+    if (room->n_members == room->n_agents)
         room_free(room);
 }
 
@@ -460,44 +448,6 @@ enum room_presence room_person_presence(const struct room_person *p)
 enum room_kind room_person_kind(const struct room_person *p)
 {
     return p->kind;
-}
-
-uint32_t room_person_principal(const struct room_person *p)
-{
-    return p->principal;
-}
-
-void room_person_set_data(struct room_person *p, void *data)
-{
-    p->data = data;
-}
-
-void *room_person_data(const struct room_person *p)
-{
-    return p->data;
-}
-
-static void room_person_notify(const struct room_person *p)
-{
-    for (struct link *l = list_first(&p->readers); l != NULL; l = list_next(&p->readers, l)) {
-        struct room_reader *reader = container_of(l, struct room_reader, link);
-
-        reader->notify(reader);
-    }
-}
-
-void room_person_waits(struct room_person *p, const struct room_waiting *waiting)
-{
-    p->waiting = waiting == NULL ? (struct room_waiting){.place = 0} : *waiting;
-    p->waiting_version++;
-    room_person_notify(p);
-}
-
-void room_person_moved(struct room_person *p, const struct room_moved *moved)
-{
-    p->moved = *moved;
-    p->moved_version++;
-    room_person_notify(p);
 }
 
 static void draw_hex(const struct rooms *r, char *out, size_t n_chars)
@@ -757,13 +707,10 @@ void room_member_leave(struct room_member *m, const char *why)
 {
     struct room *room = m->room;
     struct room_agent *agent = m->person->agent;
-    struct room_person *p = agent == NULL ? m->person : NULL;
 
     room_append_surely(room, room_member_free(m, why));
     if (agent != NULL)
         room_agent_free(agent);
-    if (p != NULL && room->world != NULL && room->world->on_left != NULL)
-        room->world->on_left(room->world_self, room, p, why);
     room_close_if_empty(room);
 }
 
@@ -793,8 +740,6 @@ static void room_person_close(struct room_person *p, struct rooms *r)
     assert(list_is_empty(&p->readers));
     while ((l = list_first(&p->members)) != NULL)
         room_member_leave(container_of(l, struct room_member, of), "gone");
-    if (r->service != NULL && r->service->person_closed != NULL)
-        r->service->person_closed(r->service_self, p);
     if (link_is_on(&p->away))
         list_remove(&p->away);
     hash_remove(&r->by_token, &p->node);
@@ -902,10 +847,6 @@ enum status room_reader_hello(struct room_reader *reader, const struct principal
     list_push(&p->readers, &reader->link);
     p->n_readers++;
     reader->person = p;
-    reader->seen_waiting = reader->seen_moved = 0;
-    if (p->waiting.place == 0)
-        reader->seen_waiting = p->waiting_version;
-    reader->seen_moved = p->moved_version;
     r->n_readers++;
     if (!link_is_on(&p->away))
         return STATUS_OK;
@@ -1031,30 +972,11 @@ static bool room_reader_next_ack(struct room_reader *reader, struct room_frame *
     return true;
 }
 
-/* What the reader's person is told beside its rooms. */
-static bool room_reader_next_own(struct room_reader *reader, struct room_frame *ret)
-{
-    const struct room_person *p = reader->person;
-
-    if (p == NULL)
-        return false;
-    if (reader->seen_moved != p->moved_version) {
-        reader->seen_moved = p->moved_version;
-        *ret = (struct room_frame){.kind = ROOM_FRAME_MOVED, .moved = p->moved};
-        return true;
-    }
-    if (reader->seen_waiting == p->waiting_version)
-        return false;
-    reader->seen_waiting = p->waiting_version;
-    *ret = (struct room_frame){.kind = ROOM_FRAME_WAITING, .waiting = &p->waiting};
-    return p->waiting.place > 0;
-}
-
 bool room_reader_next(struct room_reader *reader, struct room_frame *ret)
 {
     struct link *l = list_first(&reader->cursors), *next;
 
-    if (room_reader_next_ack(reader, ret) || room_reader_next_own(reader, ret))
+    if (room_reader_next_ack(reader, ret))
         return true;
 
     for (; l != NULL; l = next) {
@@ -1138,9 +1060,6 @@ static enum status room_enter(struct room_reader *reader, struct room *room, uin
     struct room_member *m = room_member_find(p, room->name);
     struct room_cursor *c;
 
-    if (m == NULL && room->world != NULL)
-        return error_because(err, STATUS_PRECONDITION, REASON_NONE, "room",
-                             "the room is a world's, which alone lets people in");
     if (m == NULL && p->n_members >= ROOMS_OF_A_PERSON)
         return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "room",
                              "a person is in at most %d rooms: leave one", ROOMS_OF_A_PERSON);
@@ -1168,14 +1087,12 @@ static enum status room_enter(struct room_reader *reader, struct room *room, uin
 enum status room_join(struct room_reader *reader, const char *name, uint32_t after_seq,
                       bool is_from_now, struct error *err)
 {
-    const struct rooms *r = reader->rooms;
     struct room *room;
     enum status rc = room_reader_act(reader, err);
 
     if (rc == STATUS_OK)
         rc = room_name_check(name, err);
-    if (rc != STATUS_OK || (r->service != NULL && r->service->join != NULL &&
-                            r->service->join(r->service_self, reader, name, &rc, err)))
+    if (rc != STATUS_OK)
         return rc;
     room = rooms_find(reader->rooms, reader->person->principal, name);
     if (room == NULL) {
@@ -1353,9 +1270,6 @@ enum status room_say(struct room_reader *reader, const char *name, const struct 
                              "is %u, the next is %u", said->client_seq, m->client_seq + 1);
     if (room_reader_act(reader, err) != STATUS_OK)
         return err->status;
-    if (m->room->world != NULL && m->room->world->may_say != NULL &&
-        m->room->world->may_say(m->room->world_self, m->room, m->person, said, err) != STATUS_OK)
-        return err->status;
     return room_member_say(m, reader, said, ret_seq, err);
 }
 
@@ -1402,9 +1316,6 @@ enum status room_reader_invite(struct room_reader *reader, const char *name,
     if (room_reader_member(&m, reader, name, err) != STATUS_OK ||
         room_reader_act(reader, err) != STATUS_OK)
         return err->status;
-    if (m->room->world != NULL)
-        return error_because(err, STATUS_PRECONDITION, REASON_NONE, "room",
-                             "the room is a world's, which alone invites agents");
     return room_invite(&agent, m->room, i, err);
 }
 
@@ -1418,10 +1329,10 @@ enum status room_reader_dismiss(struct room_reader *reader, const char *name,
         room_reader_act(reader, err) != STATUS_OK)
         return err->status;
     p = room_person_of(m->room, participant);
-    if (p == NULL || p->kind != ROOM_AGENT || m->room->world != NULL)
+    if (p == NULL || p->kind != ROOM_AGENT)
         return error_because(err, STATUS_NOT_FOUND, REASON_NONE, "participant",
                              "'%.32s' is no agent that members have invited", participant);
-    room_remove(m->room, p, "dismissed");
+    room_member_leave(room_member_find(p, m->room->name), "dismissed");
     return STATUS_OK;
 }
 
@@ -1436,95 +1347,6 @@ enum status room_reader_stop(struct room_reader *reader, const char *name, struc
          l = list_next(&m->room->members, l))
         room_agent_stop(container_of(l, struct room_member, link)->person);
     return STATUS_OK;
-}
-
-/* --- what worlds do --- */
-
-enum status room_create(struct room **out, struct rooms *r, uint32_t principal, const char *name,
-                        const struct room_world *world, void *self, struct error *err)
-{
-    if (room_name_check(name, err) != STATUS_OK)
-        return err->status;
-    if (rooms_find(r, principal, name) != NULL)
-        return error_because(err, STATUS_EXISTS, REASON_NONE, "room", "'%.80s' is there", name);
-    if (room_open(out, r, principal, name, err) != STATUS_OK)
-        return err->status;
-    (*out)->world = world;
-    (*out)->world_self = self;
-    return STATUS_OK;
-}
-
-enum status room_add(struct room *room, struct room_person *p, const char *role, struct error *err)
-{
-    struct room_member *m = room_member_find(p, room->name);
-    struct link *l;
-
-    if (m != NULL)
-        return STATUS_OK;
-    if (p->n_members >= ROOMS_OF_A_PERSON)
-        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "room",
-                             "a person is in at most %d rooms: leave one", ROOMS_OF_A_PERSON);
-    for (l = list_first(&p->readers); l != NULL; l = list_next(&p->readers, l)) {
-        struct room_reader *reader = container_of(l, struct room_reader, link);
-
-        if (room_cursor_get(reader, room) == NULL) {
-            (void)error_no_memory(err, sizeof(struct room_cursor), "a reader of a room");
-            break;
-        }
-    }
-    if (l == NULL && room_member_join(&m, room, p, err) == STATUS_OK)
-        copy_room_text(m->role, sizeof(m->role), role);
-    for (l = list_first(&p->readers); l != NULL; l = list_next(&p->readers, l)) {
-        struct room_cursor *c = room_cursor_find(container_of(l, struct room_reader, link), room);
-
-        if (c != NULL && m == NULL) {
-            room_cursor_free(c);
-        } else if (c != NULL) {
-            c->member = m;
-            room_cursor_set(c, room->next_seq - 2, false); /* from its own coming on */
-        }
-    }
-    return m == NULL ? err->status : STATUS_OK;
-}
-
-void room_remove(struct room *room, struct room_person *p, const char *why)
-{
-    struct room_member *m = room_member_find(p, room->name);
-
-    if (m != NULL)
-        room_member_leave(m, why);
-}
-
-enum status room_tell(struct room *room, const struct room_said *said, struct error *err)
-{
-    struct room_entry *e;
-
-    if (room_said_check(said, room, err) != STATUS_OK ||
-        room_entry_make(&e, room, NULL, ROOM_SAID, said, err) != STATUS_OK)
-        return err->status;
-    return room_append(room, e, err);
-}
-
-void room_end(struct room *room, const char *why)
-{
-    struct link *l = list_first(&room->members), *next;
-
-    room->world = NULL; /* it is not told, and the last to leave frees the room */
-    if (room->n_members == room->n_agents) {
-        room_free(room);
-        return;
-    }
-    for (; l != NULL; l = next) {
-        struct room_member *m = container_of(l, struct room_member, link);
-        const bool is_last =
-            m->person->kind == ROOM_PERSON && room->n_members == room->n_agents + 1;
-
-        next = list_next(&room->members, l);
-        if (m->person->kind == ROOM_PERSON)
-            room_member_leave(m, why);
-        if (is_last)
-            return;
-    }
 }
 
 /* --- metrics --- */

@@ -21,10 +21,6 @@ struct room_person {
     uint64_t gone_us;   /* when its grace is over, while it is away */
     uint64_t acted_us;  /* up to when its acts are counted */
     uint64_t credit_us; /* how long it could act without waiting */
-    void *data;         /* the service's */
-    struct room_waiting waiting;
-    struct room_moved moved;
-    uint64_t waiting_version, moved_version; /* count changes; a reader has seen up to its own */
     char id[ROOM_ID_CHARS + 1];
     uint8_t proof[SHA256_BYTES];      /* the hash of its token */
     char token[ROOM_TOKEN_CHARS + 1]; /* "": nobody has said it to this process */
@@ -42,16 +38,16 @@ void room_person_init(struct room_person *p, const struct rooms *r, enum room_ki
 enum status room_member_join(struct room_member **out, struct room *room, struct room_person *p,
                              struct error *err) MUST_CHECK;
 enum status room_is_full(struct error *err);
-/* Frees m, and the room where it ends with it. why as of room_remove. */
+/* Frees m, and the room where it ends with it. why lives as long as the rooms. */
 void room_member_leave(struct room_member *m, const char *why);
 /* Presence or typing has changed. */
 void room_member_changed(struct room_member *m);
-/* Makes an entry with copies of what is said, and takes its bytes of the limit. p NULL: a world. */
+/* Makes an entry with copies of what is said, and takes its bytes of the limit. */
 enum status room_entry_make(struct room_entry **out, struct room *room, const struct room_person *p,
                             enum room_entry_kind kind, const struct room_said *said,
                             struct error *err) MUST_CHECK;
-/* Takes e, which comes into the log once it is durable; then the world, the agents and the readers
- * are told. UNAVAILABLE where it cannot be written now; then e is freed. */
+/* Takes e, which comes into the log once it is durable; then the agents and the readers are told.
+ * UNAVAILABLE where it cannot be written now; then e is freed. */
 enum status room_append(struct room *room, struct room_entry *e, struct error *err) MUST_CHECK;
 /* The same for what has happened in any case: it is written as soon as that is possible. */
 void room_append_surely(struct room *room, struct room_entry *e);
@@ -122,6 +118,11 @@ enum status room_pin_add(struct room *room, const struct conversation_id *id,
                          struct error *err) MUST_CHECK;
 
 /* agents.c */
+
+enum status room_invite(struct room_person **out, struct room *room,
+                        const struct room_invitation *i, struct error *err) MUST_CHECK;
+/* Has an agent answer now, or once its present answer ends. */
+void room_ask(struct room_person *agent);
 
 void room_agent_state(const struct room_agent *a, struct room_agent_state *out);
 /* Makes an agent of what the journal has. */

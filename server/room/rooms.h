@@ -1,7 +1,7 @@
 /* A room is an append-only log that people and agents read and write together. Whoever sees it has
  * a place in the log, a cursor, so a slow reader costs no buffer; what only matters now, presence
  * and typing, is a state that readers catch up with. A person comes back with a token after a lost
- * connection, and misses nothing. A room ends with its last person, unless a world has it. All
+ * connection, and misses nothing. A room ends with its last person. All
  * functions are called on the loop. */
 #ifndef SERVER_ROOM_ROOMS_H
 #define SERVER_ROOM_ROOMS_H
@@ -38,7 +38,6 @@ enum {
     ROOM_ID_CHARS = 16,
     ROOM_TOKEN_CHARS = 32,
     ROOM_CONVERSATION_CHARS = 32,
-    ROOM_ROLE_MAX_BYTES = 64,
     ROOM_TEXT_MAX_BYTES = 16 << 10,
     ROOM_MAX_QUICK_REPLIES = 16,
     ROOM_QUICK_REPLY_MAX_CHARS = 64,
@@ -61,17 +60,7 @@ enum {
     ROOM_GRACE_MS = 120 * 1000,
 };
 
-enum room_kind { ROOM_PERSON, ROOM_AGENT, ROOM_WORLD };
-
-/* What a service of the server's own does about rooms. */
-struct rooms_service {
-    /* Asked first when a person wants to join a room of this name. Returns whether the service has
-     * taken the request; then *ret is its outcome. */
-    bool (*join)(void *self, struct room_reader *reader, const char *name, enum status *ret,
-                 struct error *err);
-    /* The person is gone, and freed afterwards. */
-    void (*person_closed)(void *self, struct room_person *p);
-};
+enum room_kind { ROOM_PERSON, ROOM_AGENT };
 
 /* Where rooms are kept. */
 struct rooms_keeping {
@@ -105,8 +94,6 @@ struct rooms {
     struct rooms_restore *restore; /* NULL: all that the journal has is read */
     struct list failing;           /* of struct room: entries could not be written */
     bool is_draining, is_ending;
-    const struct rooms_service *service; /* NULL: none */
-    void *service_self;
 };
 
 enum room_entry_kind { ROOM_JOINED, ROOM_SAID, ROOM_LEFT, ROOM_FAILED };
@@ -123,7 +110,7 @@ struct room_entry {
     uint64_t unix_ms;
     enum room_entry_kind kind;
     enum room_kind from_kind;
-    char from[ROOM_ID_CHARS + 1];         /* "": a world */
+    char from[ROOM_ID_CHARS + 1];
     char name[ROOM_PERSON_MAX_BYTES + 1]; /* that from had then */
     const char *text; /* of ROOM_SAID; of ROOM_LEFT and ROOM_FAILED the reason */
     /* Of what an agent has said: the place where the text is stored, and how it ended. */
@@ -145,7 +132,6 @@ struct room_member {
     uint32_t client_seq; /* the last */
     uint64_t version;    /* of the room, when presence or typing changed last */
     bool is_typing;
-    char role[ROOM_ROLE_MAX_BYTES + 1]; /* given by a world; "": none */
     struct room_entry *left; /* its last entry, taken when it joined: leaving cannot fail */
 };
 
@@ -158,7 +144,6 @@ struct room_reader {
     size_t n_cursors;
     struct list acks; /* [n_acks] of struct room_ack, in the order of asking */
     size_t n_acks;
-    uint64_t seen_waiting, seen_moved;     /* up to what its person was told */
     void (*notify)(struct room_reader *r); /* there is something for room_reader_next */
 };
 
@@ -190,18 +175,6 @@ struct room_piece {
     const char *text; /* UTF-8, at most ROOM_PIECE_MAX_BYTES */
 };
 
-/* A person's place in a queue of people who are to be matched. */
-struct room_waiting {
-    char pool[ROOM_NAME_MAX_BYTES + 1];
-    uint32_t place, size, wanted; /* place from 1 */
-    uint64_t since_unix_ms, until_unix_ms;
-};
-
-/* A world has moved a person. The texts are static, or live as long as the rooms. */
-struct room_moved {
-    const char *from, *to, *why;
-};
-
 enum room_frame_kind {
     ROOM_FRAME_SNAPSHOT,
     ROOM_FRAME_ENTRY,
@@ -209,8 +182,6 @@ enum room_frame_kind {
     ROOM_FRAME_OUT,
     ROOM_FRAME_ACK,
     ROOM_FRAME_PIECE,
-    ROOM_FRAME_WAITING,
-    ROOM_FRAME_MOVED,
 };
 
 /* What a reader is to be told next. It is valid until the next call of this header. */
@@ -222,23 +193,8 @@ struct room_frame {
         *member; /* of ROOM_FRAME_MEMBER; of ROOM_FRAME_SNAPSHOT the reader's */
     const char *room_name;
     const char *why; /* of ROOM_FRAME_OUT: the reader's person is not in the room any more */
-    const struct room_ack *ack;         /* of ROOM_FRAME_ACK */
-    struct room_piece piece;            /* of ROOM_FRAME_PIECE */
-    const struct room_waiting *waiting; /* of ROOM_FRAME_WAITING */
-    struct room_moved moved;            /* of ROOM_FRAME_MOVED */
-};
-
-/* A world of the server's own that has a room. self is the world. */
-struct room_world {
-    /* Whether a person may say this. NULL: all may. */
-    enum status (*may_say)(void *self, struct room *room, struct room_person *p,
-                           const struct room_said *said, struct error *err);
-    /* A person or an agent has said something, which is in the log. The callee changes no room:
-     * it notes what happened, and acts later. Any of these may be NULL. */
-    void (*on_said)(void *self, struct room *room, struct room_person *p,
-                    const struct room_entry *entry);
-    /* A member has left or is gone. */
-    void (*on_left)(void *self, struct room *room, struct room_person *p, const char *why);
+    const struct room_ack *ack; /* of ROOM_FRAME_ACK */
+    struct room_piece piece;    /* of ROOM_FRAME_PIECE */
 };
 
 struct room {
@@ -247,8 +203,6 @@ struct room {
     uint32_t principal;
     struct list members;
     size_t n_members, n_agents;     /* n_members counts the agents, too */
-    const struct room_world *world; /* NULL: the room is its members' own */
-    void *world_self;
     unsigned n_chained;             /* answers of agents since a person said something */
     uint8_t life[JOURNAL_ID_BYTES]; /* of a kept room: no other of its name has had it */
     struct list log;                /* of struct room_entry */
@@ -276,13 +230,12 @@ void rooms_drain(void *rooms);
 /* Ends what agents are saying, since the server stops: nothing more becomes an entry. */
 void rooms_end(void *rooms);
 /* Keeps rooms in the journal from now on, and reads those that it has; until that is done hello is
- * UNAVAILABLE. A world's rooms are not kept. */
+ * UNAVAILABLE. */
 void rooms_keep(struct rooms *r, const struct rooms_keeping *keeping);
 /* Reads no more of what the journal has. */
 void rooms_restore_leave(struct rooms *r);
 /* Sets where agents' conversations are. */
 void rooms_set_agents(struct rooms *r, struct conversations *all, struct models *models);
-void rooms_set_service(struct rooms *r, const struct rooms_service *service, void *self);
 void rooms_metrics(const struct rooms *r, struct buf *out);
 
 /* Makes a reader without a person. */
@@ -305,14 +258,6 @@ const char *room_person_token(const struct room_person *p);
 const char *room_person_name(const struct room_person *p);
 enum room_presence room_person_presence(const struct room_person *p);
 enum room_kind room_person_kind(const struct room_person *p);
-uint32_t room_person_principal(const struct room_person *p);
-/* A pointer of the service's own. */
-void room_person_set_data(struct room_person *p, void *data);
-void *room_person_data(const struct room_person *p);
-/* What the person's readers are told next: its place in a queue, the newest alone (NULL: none); and
- * that a world has moved it. */
-void room_person_waits(struct room_person *p, const struct room_waiting *waiting);
-void room_person_moved(struct room_person *p, const struct room_moved *moved);
 uint32_t room_first_seq(const struct room *room); /* that the log still has; room_next_seq: none */
 uint32_t room_next_seq(const struct room *room);  /* of the entry that comes into the log next */
 
@@ -340,7 +285,6 @@ enum room_policy {
     ROOM_WHEN_NAMED,
     ROOM_EVERY_TURN, /* of a person */
     ROOM_EVERY_N,    /* turns of people */
-    ROOM_WHEN_ASKED, /* by room_ask */
 };
 
 struct room_invitation {
@@ -361,27 +305,6 @@ enum status room_reader_dismiss(struct room_reader *reader, const char *name,
 enum status room_reader_stop(struct room_reader *reader, const char *name,
                              struct error *err) MUST_CHECK;
 
-/* What worlds do. */
-
 struct room *rooms_find(const struct rooms *r, uint32_t principal, const char *name);
-/* Makes a room that only its world gives members to, and that stays until room_end. EXISTS where
- * there is one of this name. */
-enum status room_create(struct room **out, struct rooms *r, uint32_t principal, const char *name,
-                        const struct room_world *world, void *self, struct error *err) MUST_CHECK;
-/* Makes the person a member. All its readers are told a snapshot and the entries from now on. Does
- * nothing if it is a member. */
-enum status room_add(struct room *room, struct room_person *p, const char *role,
-                     struct error *err) MUST_CHECK;
-/* Has a member leave; why lives as long as the rooms. A room without a world may be freed. */
-void room_remove(struct room *room, struct room_person *p, const char *why);
-/* The world says something. */
-enum status room_tell(struct room *room, const struct room_said *said,
-                      struct error *err) MUST_CHECK;
-enum status room_invite(struct room_person **out, struct room *room,
-                        const struct room_invitation *i, struct error *err) MUST_CHECK;
-/* Has an agent answer now, or once its present answer ends. */
-void room_ask(struct room_person *agent);
-/* Has all members leave, and frees the room. */
-void room_end(struct room *room, const char *why);
 
 #endif

@@ -22,8 +22,6 @@ export class Room {
   pieces = new Map();
   /** @type {string[]} what was said, and is not in the room yet; the first is under way */
   unsaid = [];
-  /** @type {any} the place in a queue */
-  waiting = null;
   isIn = false;
   wasIn = false;
   ended = ''; // why the person is not in the room any more
@@ -122,7 +120,6 @@ export class Room {
     snapshot: ({ members = [], nextClientSeq }) => {
       const isFirst = !this.isIn;
       this.isIn = this.wasIn = true;
-      this.waiting = null;
       this.#delay = ROOM_FIRST_DELAY_MS;
       this.members = new Map();
       this.pieces = new Map();
@@ -137,9 +134,6 @@ export class Room {
       this.pieces.set(participant, known + text);
     },
     ack: ({ clientSeq }) => this.#settle(clientSeq),
-    waiting: (waiting) => {
-      this.waiting = waiting;
-    },
     left: ({ why = '' }) => this.#end(why || 'left'),
     error: (error) => this.#takeError(error),
   };

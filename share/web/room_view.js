@@ -145,15 +145,13 @@ export class RoomView {
     }
   }
 
-  /** What else is not in the log yet: words under way, who types, the place in a queue. */
+  /** What else is not in the log yet: words under way, who types. */
   #drawComing() {
     const { room } = this;
     const others = [...room.members].filter(([id, m]) => m.isTyping && !room.isMe(id) && !room.pieces.has(id)).map(([, m]) => m.name);
     this.coming.replaceChildren(...room.unsaid.map((text) => el('div', { class: 'said is-mine is-unsaid' }, el('div', { class: 'said-text', text }))));
-    const { waiting } = room;
-    this.state.textContent = !room.isIn && !waiting ? (room.wasIn ? 'The connection was lost. Connecting again…' : 'Coming in…')
-      : waiting ? `Waiting for others: place ${waiting.place ?? 1} of ${waiting.size ?? 1}, ${waiting.wanted ?? 1} are needed.`
-        : others.length === 0 ? '' : others.length === 1 ? `${others[0]} types…` : `${others.join(', ')} type…`;
+    this.state.textContent = !room.isIn ? (room.wasIn ? 'The connection was lost. Connecting again…' : 'Coming in…')
+      : others.length === 0 ? '' : others.length === 1 ? `${others[0]} types…` : `${others.join(', ')} type…`;
   }
 
   /** @param {import('./room.js').Entry} entry */

@@ -56,8 +56,7 @@ static void print_room_words(const char *text)
 /* Each further line of a text is indented, so that none looks like an entry. */
 static void print_said(const Parley__V1__RoomEntry *e)
 {
-    if (e->from_kind != PARLEY__V1__ROOM_KIND__ROOM_KIND_WORLD)
-        print_room_words(": ");
+    print_room_words(": ");
     for (const char *line = e->text, *end; line != NULL; line = end == NULL ? NULL : end + 1) {
         end = strchr(line, '\n');
         (void)out_foreign(line, end == NULL ? strlen(line) : (size_t)(end - line));
@@ -79,8 +78,7 @@ static void on_room_entry(void *arg, const Parley__V1__RoomEntry *e, uint32_t n_
         console_line("%u entries are missing: the room had dropped them", n_missed);
     if (is_own && c->is_terminal)
         return;
-    if (e->kind != PARLEY__V1__ROOM_ENTRY_KIND__ROOM_ENTRY_KIND_SAID ||
-        e->from_kind == PARLEY__V1__ROOM_KIND__ROOM_KIND_WORLD)
+    if (e->kind != PARLEY__V1__ROOM_ENTRY_KIND__ROOM_ENTRY_KIND_SAID)
         print_room_words("* ");
     print_name(e->name, e->participant);
     if (e->kind == PARLEY__V1__ROOM_ENTRY_KIND__ROOM_ENTRY_KIND_SAID) {

@@ -90,7 +90,6 @@ static enum status room_frames_invite(struct room_reader *reader, const Parley__
         [PARLEY__V1__ROOM_POLICY__ROOM_POLICY_NAMED] = ROOM_WHEN_NAMED,
         [PARLEY__V1__ROOM_POLICY__ROOM_POLICY_EVERY_TURN] = ROOM_EVERY_TURN,
         [PARLEY__V1__ROOM_POLICY__ROOM_POLICY_EVERY_N] = ROOM_EVERY_N,
-        [PARLEY__V1__ROOM_POLICY__ROOM_POLICY_WORLD] = ROOM_WHEN_ASKED,
     };
     struct room_invitation i = {.model = m->agent,
                                 .name = m->name,
@@ -157,7 +156,6 @@ static Parley__V1__RoomKind room_kind_of(enum room_kind kind)
     static const Parley__V1__RoomKind kinds[] = {
         [ROOM_PERSON] = PARLEY__V1__ROOM_KIND__ROOM_KIND_PERSON,
         [ROOM_AGENT] = PARLEY__V1__ROOM_KIND__ROOM_KIND_AGENT,
-        [ROOM_WORLD] = PARLEY__V1__ROOM_KIND__ROOM_KIND_WORLD,
     };
 
     return kinds[kind];
@@ -175,7 +173,6 @@ static void write_room_member(Parley__V1__RoomMember *out, const struct room_fra
                         : PARLEY__V1__ROOM_PRESENCE__ROOM_PRESENCE_AWAY;
     out->typing = m->is_typing;
     out->kind = room_kind_of(room_person_kind(m->person));
-    out->role = unconst(m->role);
 }
 
 static void write_room_snapshot(struct room_response *out, const struct room_frame *frame)
@@ -250,17 +247,6 @@ static void write_room_piece(Parley__V1__RoomPiece *out, const struct room_frame
     out->text = unconst(piece->text);
 }
 
-static void write_room_waiting(Parley__V1__RoomWaiting *out, const struct room_waiting *w)
-{
-    parley__v1__room_waiting__init(out);
-    out->pool = unconst(w->pool);
-    out->place = w->place;
-    out->size = w->size;
-    out->wanted = w->wanted;
-    out->since_unix_ms = (int64_t)w->since_unix_ms;
-    out->until_unix_ms = (int64_t)w->until_unix_ms;
-}
-
 bool room_frames_next(struct room_response *out, struct room_reader *reader)
 {
     struct room_frame frame;
@@ -300,19 +286,6 @@ bool room_frames_next(struct room_response *out, struct room_reader *reader)
         write_room_piece(&out->piece, &frame);
         out->message.frame_case = PARLEY__V1__ROOMS_ATTACH_RESPONSE__FRAME_PIECE;
         out->message.piece = &out->piece;
-        break;
-    case ROOM_FRAME_WAITING:
-        write_room_waiting(&out->waiting, frame.waiting);
-        out->message.frame_case = PARLEY__V1__ROOMS_ATTACH_RESPONSE__FRAME_WAITING;
-        out->message.waiting = &out->waiting;
-        break;
-    case ROOM_FRAME_MOVED:
-        parley__v1__room_moved__init(&out->moved);
-        out->moved.from = unconst(frame.moved.from);
-        out->moved.to = unconst(frame.moved.to);
-        out->moved.why = unconst(frame.moved.why);
-        out->message.frame_case = PARLEY__V1__ROOMS_ATTACH_RESPONSE__FRAME_MOVED;
-        out->message.moved = &out->moved;
         break;
     }
     return true;

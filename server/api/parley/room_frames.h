@@ -20,8 +20,6 @@ struct room_response {
         Parley__V1__RoomLeft left;
         Parley__V1__RoomError error;
         Parley__V1__RoomPiece piece;
-        Parley__V1__RoomWaiting waiting;
-        Parley__V1__RoomMoved moved;
     };
     Parley__V1__RoomMember members[ROOM_MAX_MEMBERS];
     Parley__V1__RoomMember *member_pointers[ROOM_MAX_MEMBERS];
