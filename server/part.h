@@ -81,6 +81,8 @@ unsigned part_weight(void *host, uint32_t principal);
 /* Returns the principal's quota, which lives as long as the daemon. NULL: the principal has none.
  */
 struct access_quota *part_quota(void *host, uint32_t principal);
+/* Returns the wall clock's time in milliseconds. */
+uint64_t part_unix_ms(void);
 /* Returns the principal's name, "" if the daemon has no keys. */
 const char *part_principal_name(void *host, uint32_t principal);
 /* Returns the principal of this name. NULL: there is none. */

@@ -1,4 +1,5 @@
 /* What parts ask of their host: principals, and limits of memory. */
+#include <time.h>
 #include <unistd.h>
 
 #include "base/address.h"
@@ -42,6 +43,14 @@ bool part_may_attach(const struct part_host *host)
         if (!address_is_local(c->listen[i]))
             return false;
     return true;
+}
+
+uint64_t part_unix_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 size_t part_bytes(size_t said_bytes, size_t n)

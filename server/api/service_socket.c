@@ -22,7 +22,7 @@
 enum {
     SERVICE_MESSAGE_MAX_BYTES = 256 << 10,
     SERVICE_FLUSH_BYTES = 64 << 10, /* then the socket is asked whether it takes more */
-    CLOSE_FULL = 1013,
+    CLOSE_FULL = 1013, /* come again: there are too many, or the stored people are being read */
     CLOSE_REPLACED = 4001,
     CLOSE_SLOW = 4008,
 };
@@ -90,9 +90,9 @@ static void service_socket_message(struct websocket *w, void *state, const char 
     }
     if (service_socket_take(s, body, &err) != STATUS_OK)
         websocket_end(w,
-                      err.status == STATUS_INVALID       ? WEBSOCKET_POLICY
-                      : err.status == STATUS_UNAVAILABLE ? WEBSOCKET_GOING_AWAY
-                                                         : CLOSE_FULL,
+                      err.status == STATUS_INVALID ? WEBSOCKET_POLICY
+                      : s->peer.service->has_ended ? WEBSOCKET_GOING_AWAY
+                                                   : CLOSE_FULL,
                       err.text);
     json_decref(body);
 }

@@ -18,6 +18,8 @@ enum keeper_kind {
     KEEPER_TABLE = 2,  /* a table of Replay */
     /* 3 is reserved for adapters of models. */
     KEEPER_ROOM = 6, /* a room, a member or an entry of one: server/room/keeping.c */
+    /* A person or a task of the chat service: server/service/keeping.c. */
+    KEEPER_SERVICE = JOURNAL_KIND_SERVICE,
 };
 
 struct access_sharing;

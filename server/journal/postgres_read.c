@@ -259,7 +259,7 @@ static enum status postgres_read_things(struct postgres_store *s, const struct j
                                         struct error *err)
 {
     const enum journal_place place =
-        q->by == JOURNAL_KEPT ? (enum journal_place)q->number : JOURNAL_PLACE_PARAMS;
+        q->by == JOURNAL_KEPT ? journal_place_of(q->number) : JOURNAL_PLACE_PARAMS;
 
     /* A block is of a checkpoint that was found before; if that is replaced, the block is gone. */
     if (q->by != JOURNAL_BLOCKS && postgres_take_things(s, place, true, err) != STATUS_OK)

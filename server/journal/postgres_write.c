@@ -68,8 +68,7 @@ static enum journal_place place_of(const struct journal_record *r)
 {
     const bool is_of_params = r->kind == JOURNAL_CHECKPOINT || r->kind == JOURNAL_NO_PARAMS;
 
-    return is_of_params || r->generation >= JOURNAL_N_PLACES ? JOURNAL_PLACE_PARAMS
-                                                             : (enum journal_place)r->generation;
+    return is_of_params ? JOURNAL_PLACE_PARAMS : journal_place_of(r->generation);
 }
 
 static int commit_row_order(const void *a, const void *b)

@@ -65,6 +65,13 @@ static uint32_t journal_sum(const unsigned char *bytes, size_t size_bytes)
     return crc32c(0, bytes + JOURNAL_SUM_BYTES, size_bytes - JOURNAL_SUM_BYTES);
 }
 
+enum journal_place journal_place_of(uint32_t kind)
+{
+    if (kind == JOURNAL_KIND_SERVICE)
+        return JOURNAL_PLACE_ROOMS;
+    return kind >= JOURNAL_N_PLACES ? JOURNAL_PLACE_PARAMS : (enum journal_place)kind;
+}
+
 void journal_put_sum(void *bytes, size_t size_bytes)
 {
     const uint32_t sum = journal_sum(bytes, size_bytes);

@@ -117,9 +117,15 @@ enum journal_place {
     /* 3 is reserved for adapters of models. */
     JOURNAL_PLACE_GROUPS = 4, /* groups of Registry */
     JOURNAL_PLACE_WORK = 5,   /* tasks of Work */
-    JOURNAL_PLACE_ROOMS = 6,  /* rooms */
+    JOURNAL_PLACE_ROOMS = 6,  /* rooms, and the people of the chat service */
     JOURNAL_N_PLACES = 7
 };
+
+/* The kind of the chat service's things, whose place is that of rooms. */
+enum { JOURNAL_KIND_SERVICE = 7 };
+
+/* Returns the place of kept things of this kind. */
+enum journal_place journal_place_of(uint32_t kind);
 
 /* What a query looks for. */
 enum journal_by {

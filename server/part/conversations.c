@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "agents/agent.h"
 #include "server/access/access.h"
@@ -56,15 +55,13 @@ static void conversations_part_init(void *self, struct part_host *host, struct a
         .linger_us = c->linger_ms * 1000,
         .unload_us = c->unload_idle_ms * 1000,
         .unload_bytes = c->unload_bytes,
+        .unix_ms = part_unix_ms(),
         .env = host->env,
         .quota_of = part_quota,
         .quota_arg = host,
         .alarm = alarm,
     };
-    struct timespec now;
 
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
-    config.unix_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
     conversations_init(all, &config);
     conversations_part_keep(all, host, alarm); /* without a journal, as long as there is none */
     all->on_idle = host->go_on;

@@ -55,6 +55,11 @@ static void service_part_init(void *self, struct part_host *host, struct alarm *
     service_init(&p->service, &config);
 }
 
+static void service_part_keep(void *self, struct part_host *host, struct alarm *alarm)
+{
+    service_keep(&((struct service_part *)self)->service, host->journal, part_unix_ms);
+}
+
 static bool service_part_is_idle(const void *self)
 {
     return service_log_is_idle(((const struct service_part *)self)->host->service_log);
@@ -63,6 +68,7 @@ static bool service_part_is_idle(const void *self)
 const struct part service_part = {
     .size_bytes = sizeof(struct service_part),
     .init = service_part_init,
+    .keep = service_part_keep,
     .tick = service_tick,
     .drain = service_drain,
     .end = service_end,

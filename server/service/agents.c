@@ -1,6 +1,9 @@
 /* An agent is a conversation and the reader of its turn. The reader's notice only puts the agent
  * into a list and wakes the service, since it comes from inside the conversation. A conversation
- * that was closed meanwhile, or whose turn fails, ends the task. */
+ * that was closed meanwhile, or whose turn fails, ends the task.
+ *
+ * An agent of an earlier process looks for its conversation first. If this has one turn more than
+ * people have been told of, the earlier process had asked it, and the agent reads this turn. */
 #include "server/service/agents.h"
 
 #include <stdlib.h>
@@ -9,8 +12,12 @@
 #include "agents/reply/whole_reply.h"
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/env.h"
 #include "server/conversation/conversation.h"
+#include "server/conversation/lookup.h"
+#include "server/conversation/opening.h"
 #include "server/conversation/reader.h"
+#include "server/journal/body_bytes.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
 
@@ -24,11 +31,25 @@ struct service_agent {
     struct turn_reader reader;
     bool is_reading;
     struct buf heard;
+    uint32_t n_turns; /* of its conversation, whose answers people have been told */
+    /* Of an agent of an earlier process, up to when it goes on. */
+    bool is_restored;
+    struct lookup lookup; /* of its conversation */
+    bool is_looking, has_looked;
+    struct error look_error; /* has_looked */
+    bool was_asked;          /* by the earlier process */
+    bool is_wanted;          /* it is to answer */
+    size_t n_restored_bytes; /* of heard: what the earlier process may have asked it */
+    uint64_t patient_until_us;
 };
+
+enum { AGENT_SLEEP_MS = 250 }; /* between looks for a model that is not loaded yet */
+#define AGENT_PATIENCE_US ((uint64_t)5 * 60 * 1000 * 1000)
 
 void service_agents_host_init(struct service_agents_host *h)
 {
     list_init(&h->ready);
+    list_init(&h->sleeping);
 }
 
 static void service_agent_notify(void *arg)
@@ -58,10 +79,12 @@ static enum status service_agent_begin(struct service_agent *a, struct error *er
     open.system_len = strlen(open.system);
     models_request(h->models, a->plan->model);
     if (models_get(&model, h->models, a->plan->model, err) != STATUS_OK ||
-        conversation_open(&c, h->conversations, model, &open, err) != STATUS_OK)
+        opening_open(&c, h->conversations, model, "", &open, err) != STATUS_OK)
         return err->status;
+    c->is_pinned = true; /* it is not looked for again when it was idle */
     a->conversation = c->id;
     a->has_conversation = true;
+    a->n_turns = 0;
     return STATUS_OK;
 }
 
@@ -78,6 +101,9 @@ static void service_agent_stop_reading(struct service_agent *a)
     if (a->is_reading)
         reader_close(&a->reader, STATUS_CANCELLED);
     a->is_reading = false;
+    if (a->is_looking)
+        lookup_leave(&a->lookup);
+    a->is_looking = a->is_restored = a->is_wanted = false;
     if (link_is_on(&a->ready))
         list_remove(&a->ready);
 }
@@ -95,18 +121,30 @@ static void service_agent_end(struct service_agent *a)
     buf_clear(&a->heard);
 }
 
-static enum status service_agent_open(void *self, struct service_agent **out, struct scene *s,
-                                      const struct service_pool_plan *plan, struct error *err)
+static enum status service_agent_make(struct service_agent **out, struct service_agents_host *h,
+                                      struct scene *s, const struct service_pool_plan *plan,
+                                      struct error *err)
 {
     struct service_agent *a = try_alloc(1, sizeof(*a));
 
     if (a == NULL)
         return error_no_memory(err, sizeof(*a), "an agent");
-    a->host = self;
+    a->host = h;
     a->scene = s;
     a->plan = plan;
     link_init(&a->ready);
     buf_init(&a->heard, SERVICE_HEARD_MAX_BYTES);
+    *out = a;
+    return STATUS_OK;
+}
+
+static enum status service_agent_open(void *self, struct service_agent **out, struct scene *s,
+                                      const struct service_pool_plan *plan, struct error *err)
+{
+    struct service_agent *a = NULL;
+
+    if (service_agent_make(&a, self, s, plan, err) != STATUS_OK)
+        return err->status;
     if (service_agent_begin_if_ready(a, err) != STATUS_OK) {
         free(a);
         return err->status;
@@ -115,13 +153,19 @@ static enum status service_agent_open(void *self, struct service_agent **out, st
     return STATUS_OK;
 }
 
+static void service_agent_leave(struct service_agent *a)
+{
+    service_agent_stop_reading(a);
+    buf_deinit(&a->heard);
+    free(a);
+}
+
 static void service_agent_close(struct service_agent *a)
 {
     if (a == NULL)
         return;
     service_agent_end(a);
-    buf_deinit(&a->heard);
-    free(a);
+    service_agent_leave(a);
 }
 
 static enum status service_agent_reset(struct service_agent *a, struct error *err)
@@ -144,25 +188,45 @@ static enum status service_agent_hear(struct service_agent *a, const char *name,
                      SERVICE_HEARD_MAX_BYTES);
 }
 
-static enum status service_agent_ask(struct service_agent *a, struct error *err)
+static enum status service_agent_listen(struct service_agent *a, struct conversation *c,
+                                        const struct turn_request *turn, struct error *err)
+{
+    reader_init(&a->reader, service_agent_notify, a);
+    if (conversation_turn(c, turn, &a->reader, err) != STATUS_OK)
+        return err->status;
+    a->is_reading = true;
+    service_agent_notify(a); /* an agent may have answered already */
+    return STATUS_OK;
+}
+
+static enum status service_agent_say(struct service_agent *a, struct conversation *c,
+                                     struct error *err)
 {
     const struct message said = {
         .role = ROLE_USER, .text = a->heard.data == NULL ? "" : a->heard.data, .len = a->heard.len};
-    const struct turn_request turn = {.messages = &said, .n_messages = 1};
+    const struct turn_request turn = {
+        .messages = &said, .n_messages = 1, .is_detached = a->host->service->keeping != NULL};
+
+    if (service_agent_listen(a, c, &turn, err) != STATUS_OK)
+        return err->status;
+    buf_clear(&a->heard);
+    return STATUS_OK;
+}
+
+static enum status service_agent_ask(struct service_agent *a, struct error *err)
+{
     struct conversation *c = NULL;
 
+    if (a->is_restored) { /* it answers once its conversation is there */
+        a->is_wanted = true;
+        return STATUS_OK;
+    }
     if (!a->has_conversation && service_agent_begin(a, err) != STATUS_OK)
         return err->status;
     c = conversations_get(a->host->conversations, &a->conversation);
     if (c == NULL)
         return error_set(err, STATUS_NOT_FOUND, "the agent's conversation was closed");
-    reader_init(&a->reader, service_agent_notify, a);
-    if (conversation_turn(c, &turn, &a->reader, err) != STATUS_OK)
-        return err->status;
-    a->is_reading = true;
-    buf_clear(&a->heard);
-    service_agent_notify(a); /* an agent may have answered already */
-    return STATUS_OK;
+    return service_agent_say(a, c, err);
 }
 
 /* The whole reply without its thoughts; the caller deinits it. */
@@ -186,6 +250,7 @@ static void service_agent_done(struct service_agent *a)
     enum status rc = service_agent_text(a, &reply, &err);
 
     service_agent_stop_reading(a);
+    a->n_turns++;
     if (rc == STATUS_OK)
         service_answered(a->scene, reply.text.data == NULL ? "" : reply.text.data);
     else
@@ -213,6 +278,123 @@ static void service_agent_read(struct service_agent *a)
     }
 }
 
+/* --- agents of an earlier process --- */
+
+static void service_agent_keep(const struct service_agent *a, struct body_writer *w)
+{
+    body_put_u32(w, a->has_conversation);
+    body_put_bytes(w, a->conversation.bytes, sizeof(a->conversation.bytes));
+    body_put_u32(w, a->n_turns);
+}
+
+static enum status service_agent_restore(void *self, struct service_agent **out, struct scene *s,
+                                         const struct service_pool_plan *plan,
+                                         struct body_reader *body, struct error *err)
+{
+    const bool has_conversation = body_take_up_to(body, 1) != 0;
+    struct service_agent *a = NULL;
+    size_t len;
+    const void *id = body_take_bytes(body, &len);
+    const uint32_t n_turns = body_take_u32(body);
+
+    if (body_end(body, err) != STATUS_OK)
+        return err->status;
+    if (len != sizeof(a->conversation.bytes))
+        return error_set(err, STATUS_DATA_LOSS, "a stored agent has no conversation");
+    if (service_agent_make(&a, self, s, plan, err) != STATUS_OK)
+        return err->status;
+    a->has_conversation = has_conversation;
+    memcpy(a->conversation.bytes, id, len);
+    a->n_turns = n_turns;
+    *out = a;
+    return STATUS_OK;
+}
+
+static void on_service_agent_looked(struct lookup *l, const struct error *err)
+{
+    struct service_agent *a = container_of(l, struct service_agent, lookup);
+
+    a->is_looking = false;
+    a->has_looked = true;
+    a->look_error = *err;
+    service_agent_notify(a);
+}
+
+/* Begins to look for its conversation. False: there is nothing to wait for. */
+static bool service_agent_look(struct service_agent *a)
+{
+    struct service_agents_host *h = a->host;
+    char text[CONVERSATION_ID_CHARS];
+    uint32_t principal;
+
+    if (a->has_looked || !h->principal(h->principal_arg, &principal))
+        return false;
+    conversation_id_format(&a->conversation, text);
+    a->is_looking = lookup_begin(&a->lookup, h->conversations, JOURNAL_BY_ID, LOOKUP_HERE,
+                                 principal, text, on_service_agent_looked);
+    return a->is_looking;
+}
+
+/* Reads the turn that the earlier process had begun, or begins one that people wait for. */
+static enum status service_agent_resume(struct service_agent *a, struct error *err)
+{
+    struct conversation *c = conversations_get(a->host->conversations, &a->conversation);
+    const struct turn_request request = {
+        .is_detached = true,
+        .number = a->n_turns + 1,
+        .resume = {.is_wanted = true, .generation = c == NULL ? 0 : c->host.generation},
+    };
+
+    if (c == NULL)
+        return a->has_looked && a->look_error.status != STATUS_OK
+                   ? (*err = a->look_error).status
+                   : error_set(err, STATUS_NOT_FOUND, "the agent's conversation was closed");
+    c->is_pinned = true;
+    if (c->host.n_turns + c->host.n_live <= a->n_turns && c->unended.request == NULL)
+        return a->is_wanted ? service_agent_say(a, c, err) : STATUS_OK;
+    if (service_agent_listen(a, c, &request, err) != STATUS_OK)
+        return err->status;
+    buf_consume(&a->heard, a->n_restored_bytes); /* the turn has it */
+    if (!a->was_asked)
+        service_answering(a->scene);
+    return STATUS_OK;
+}
+
+/* A model that is not loaded yet, soon after the start, is waited for. */
+static void service_agent_go_on_now(struct service_agent *a)
+{
+    const uint64_t now = env_now_us(a->host->service->config.env);
+    struct error err = {.status = STATUS_OK};
+    enum status rc = STATUS_OK;
+
+    if (a->has_conversation &&
+        conversations_get(a->host->conversations, &a->conversation) == NULL &&
+        service_agent_look(a))
+        return;
+    if (a->has_conversation)
+        rc = service_agent_resume(a, &err);
+    if ((rc == STATUS_UNAVAILABLE || rc == STATUS_EXHAUSTED) && now < a->patient_until_us) {
+        a->has_looked = false;
+        list_push(&a->host->sleeping, &a->ready);
+        service_wake_at(a->host->service, now + AGENT_SLEEP_MS * (uint64_t)1000);
+        return;
+    }
+    a->is_restored = false;
+    if (rc == STATUS_OK && !a->has_conversation && a->is_wanted)
+        rc = service_agent_ask(a, &err);
+    if (rc != STATUS_OK)
+        service_agent_failed(a->scene, &err);
+}
+
+static void service_agent_go_on(struct service_agent *a, bool is_asked)
+{
+    a->is_restored = true;
+    a->was_asked = a->is_wanted = is_asked;
+    a->n_restored_bytes = a->heard.len;
+    a->patient_until_us = env_now_us(a->host->service->config.env) + AGENT_PATIENCE_US;
+    service_agent_notify(a);
+}
+
 void service_agents_work(void *host)
 {
     struct service_agents_host *h = host;
@@ -220,9 +402,16 @@ void service_agents_work(void *host)
     struct link *l;
 
     list_init(&now);
+    list_move(&h->sleeping, &h->ready);
     list_move(&h->ready, &now);
-    while ((l = list_pop(&now)) != NULL)
-        service_agent_read(container_of(l, struct service_agent, ready));
+    while ((l = list_pop(&now)) != NULL) {
+        struct service_agent *a = container_of(l, struct service_agent, ready);
+
+        if (a->is_restored && !a->is_reading)
+            service_agent_go_on_now(a);
+        else
+            service_agent_read(a);
+    }
 }
 
 const struct service_agents service_conversations = {
@@ -231,4 +420,8 @@ const struct service_agents service_conversations = {
     .ask = service_agent_ask,
     .reset = service_agent_reset,
     .close = service_agent_close,
+    .keep = service_agent_keep,
+    .restore = service_agent_restore,
+    .go_on = service_agent_go_on,
+    .leave = service_agent_leave,
 };

@@ -17,7 +17,8 @@ struct service_agents_host {
     struct conversations *conversations;
     struct models *models;
     struct chat_service *service;
-    struct list ready; /* of struct service_agent with something to read */
+    struct list ready;    /* of struct service_agent with something to read */
+    struct list sleeping; /* of those that wait for their model */
     /* Finds the principal whose conversations they are. False: it has no key any more. */
     bool (*principal)(void *arg, uint32_t *out);
     void *principal_arg;

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/json_writer.h"
 #include "base/name.h"
+#include "server/service/keeping.h"
 #include "server/service/user.h"
 #include "server/service/world.h"
 
@@ -32,9 +33,19 @@ static enum status scene_log_append(struct scene *s, const char *name, const cha
     return json_writer_end(&w);
 }
 
+bool scene_log_act(struct scene *s, const char *name, const char *text, bool is_new_group)
+{
+    const size_t before = s->log->len;
+
+    if (scene_log_append(s, name, text, is_new_group) == STATUS_OK)
+        return true;
+    s->log->len = before;
+    s->is_log_cut = true;
+    return false;
+}
+
 static void scene_log(struct scene *s, const struct service_user *from, const char *text)
 {
-    const size_t before = s->log == NULL ? 0 : s->log->len;
     uint64_t bit = (uint64_t)1 << (SERVICE_MAX_PEOPLE - 1); /* the agent's */
 
     if (s->log == NULL || s->is_log_cut)
@@ -42,10 +53,10 @@ static void scene_log(struct scene *s, const struct service_user *from, const ch
     for (size_t i = 0; i < s->n_people && from != NULL; i++)
         if (s->people[i] == from)
             bit = (uint64_t)1 << i;
-    if (scene_log_append(s, scene_name(s, from), text, (s->spoken & bit) != 0) != STATUS_OK) {
-        s->log->len = before;
-        s->is_log_cut = true;
-    }
+    if (scene_log_act(s, scene_name(s, from), text, (s->spoken & bit) != 0))
+        scene_keep_line(s, scene_name(s, from), text, (s->spoken & bit) != 0);
+    else
+        scene_changed(s);
     s->spoken = (s->spoken & bit) != 0 ? bit : s->spoken | bit;
 }
 
@@ -188,6 +199,7 @@ static void scene_ask(struct scene *s)
 
     s->n_said = 0;
     s->is_due = false;
+    s->asked = s->n_heard;
     if (s->service->config.agents->ask(s->agent, &err) == STATUS_OK)
         s->is_asked = true;
     else if (err.status == STATUS_EXHAUSTED || err.status == STATUS_UNAVAILABLE)
@@ -207,6 +219,7 @@ void scene_hear(struct scene *s, const struct service_user *from, const char *te
         scene_fail(s, &err);
         return;
     }
+    scene_keep_heard(s, name, text);
     s->n_said++;
     if (!scene_is_agents_turn(s, text))
         return;
@@ -222,6 +235,7 @@ void scene_reset_agent(struct scene *s)
 
     s->n_said = 0;
     s->is_asked = s->is_due = false;
+    scene_unkeep_heard(s, s->n_heard);
     if (s->service->config.agents->reset(s->agent, &err) != STATUS_OK)
         scene_fail(s, &err);
 }
@@ -241,6 +255,7 @@ static const char *scene_skip_own_name(const struct scene *s, const char *text)
 void scene_answered(struct scene *s, const char *text)
 {
     s->is_asked = false;
+    scene_unkeep_heard(s, s->asked);
     s->script->world->answered(s, scene_skip_own_name(s, text));
     if (s->is_due && !s->is_over)
         scene_ask(s);

@@ -6,7 +6,8 @@
 
 /* A scene: its people, and the few numbers that are its world's state. */
 struct scene {
-    struct link link; /* in its pool's scenes */
+    struct link link;    /* in its pool's scenes */
+    struct link changed; /* of a task: in what is to be written of the service */
     struct chat_service *service;
     const struct service_script *script;
     struct service_pool *pool; /* NULL: of a menu */
@@ -22,8 +23,13 @@ struct scene {
     size_t to;        /* is_over: index of the pool that a menu has given */
     uint64_t said_us; /* when somebody said something last */
     bool is_log_cut;
-    struct buf *log; /* the dialog so far; NULL: none is kept */
-    uint64_t spoken; /* bits of those who have spoken in the log's last group */
+    struct buf *log;   /* the dialog so far; NULL: none is kept */
+    uint64_t spoken;   /* bits of those who have spoken in the log's last group */
+    uint64_t id;       /* of a task that is kept */
+    uint32_t n_logged; /* lines of the log that are kept: 1 to n_logged */
+    uint32_t n_heard;  /* texts that the agent has heard */
+    uint32_t answered; /* up to this one it has answered; those behind it are kept */
+    uint32_t asked;    /* is_asked: up to this one its answer reads */
     size_t n_people;
     struct service_user *people[]; /* [n_people] */
 };
@@ -56,6 +62,8 @@ const char *scene_name(const struct scene *s, const struct service_user *u);
 /* --- for service.c --- */
 
 void scene_answered(struct scene *s, const char *text);
+/* Appends an act to the log. False: it has no room for it. */
+bool scene_log_act(struct scene *s, const char *name, const char *text, bool is_new_group);
 /* The agent has failed: the people are told, and go to the menu. */
 void scene_fail(struct scene *s, const struct error *err);
 /* Hands the log of a task to the service's config. */

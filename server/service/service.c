@@ -19,6 +19,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "server/service/keeping.h"
 #include "server/service/scene.h"
 #include "server/service/user.h"
 #include "server/service/world.h"
@@ -38,6 +39,10 @@ static const char password_text[] = "Sorry, this conversation bot is password-pr
                                     "If you have the password, please send it now.";
 static const char draining_text[] = "System: The conversation bot going to go offline soon, "
                                     "finish any active conversations.";
+
+static const char failing_text[] =
+    "The journal cannot be written now: this message was not delivered. "
+    "Please say it again later.";
 
 static const uint64_t say_us = 1000000 / SERVICE_SAYS_PER_S;
 
@@ -68,6 +73,7 @@ static void service_user_move(struct service_user *u, enum service_state to)
     assert((moves[u->state] & 1u << to) != 0);
     log_debug("service", "from=%s to=%s", service_state_name(u->state), service_state_name(to));
     u->state = to;
+    service_user_changed(u);
 }
 
 void service_init(struct chat_service *s, const struct service_config *config)
@@ -106,12 +112,15 @@ static bool scene_is_task(const struct scene *s)
     return s->script->world->kind == SCENE_TASK;
 }
 
-static void scene_close(struct scene *s)
+void scene_close(struct scene *s)
 {
     struct chat_service *service = s->service;
 
-    if (s->agent != NULL)
+    if (s->agent != NULL && service->keeping != NULL && service->has_ended)
+        service->config.agents->leave(s->agent);
+    else if (s->agent != NULL)
         service->config.agents->close(s->agent);
+    scene_unkeep(s);
     if (s->pool != NULL)
         list_remove(&s->link);
     if (scene_is_task(s))
@@ -158,10 +167,9 @@ static void scene_settle(struct scene *s)
     scene_close(s);
 }
 
-/* Puts the people into a new scene. False: there is no memory, and nothing has changed. */
-static bool scene_open(struct scene **out, struct chat_service *service,
-                       const struct service_script *script, struct service_pool *pool,
-                       struct service_user *const *people, size_t n)
+bool scene_open(struct scene **out, struct chat_service *service,
+                const struct service_script *script, struct service_pool *pool,
+                struct service_user *const *people, size_t n)
 {
     struct scene *s = try_alloc(1, sizeof(*s) + n * sizeof(s->people[0]));
 
@@ -179,8 +187,11 @@ static bool scene_open(struct scene **out, struct chat_service *service,
     }
     if (pool != NULL)
         list_push(&pool->scenes, &s->link);
-    if (scene_is_task(s))
+    if (scene_is_task(s)) {
         service->n_tasks++;
+        service->config.env->random(service->config.env->self, &s->id, sizeof(s->id));
+        scene_changed(s);
+    }
     *out = s;
     return true;
 }
@@ -193,14 +204,27 @@ static void scene_play_begin(struct scene *s)
     scene_settle(s);
 }
 
+void scene_set_said(struct scene *s, uint64_t said_us)
+{
+    struct link *before = &s->pool->scenes.head;
+
+    s->said_us = said_us;
+    list_remove(&s->link);
+    while (before->prev != &s->pool->scenes.head &&
+           container_of(before->prev, struct scene, link)->said_us > said_us)
+        before = before->prev;
+    list_insert_before(before, &s->link);
+}
+
 static void scene_play_said(struct scene *s, struct service_user *u, const char *text,
                             const char *payload)
 {
-    s->said_us = env_now_us(s->service->config.env);
-    if (s->pool != NULL) { /* the last in the order of silence */
-        list_remove(&s->link);
-        list_push(&s->pool->scenes, &s->link);
-    }
+    if (s->pool != NULL)
+        scene_set_said(s, env_now_us(s->service->config.env));
+    if (s->pool != NULL && (s->agent != NULL || s->pool->plan->idle_s > 0))
+        scene_changed(s);
+    if (u->state == SERVICE_FORM)
+        service_user_changed(u);
     s->is_playing = true;
     s->script->world->said(s, u, text, payload);
     s->is_playing = false;
@@ -218,19 +242,37 @@ static void scene_remove(struct scene *s, struct service_user *u)
         s->people[at] = s->people[at + 1];
     s->spoken = UINT64_MAX; /* the order has changed: a group of the log is over */
     u->scene = NULL;
+    scene_changed(s);
+}
+
+/* Returns whether the scene goes on. */
+static bool scene_play_without(struct scene *s, const struct service_user *u, const char *role)
+{
+    bool is_over;
+
+    s->is_playing = true;
+    if (s->n_people == 0 || s->script->world->left == NULL)
+        s->is_over = true;
+    else if (!s->is_over)
+        s->script->world->left(s, u, role);
+    s->is_playing = false;
+    is_over = s->is_over;
+    scene_settle(s);
+    return !is_over;
 }
 
 /* The person goes out of its scene, which may end. */
 static void scene_play_left(struct scene *s, struct service_user *u)
 {
     scene_remove(s, u);
-    s->is_playing = true;
-    if (s->n_people == 0 || s->script->world->left == NULL)
-        s->is_over = true;
-    else if (!s->is_over)
-        s->script->world->left(s, u, u->role);
-    s->is_playing = false;
-    scene_settle(s);
+    (void)scene_play_without(s, u, u->role); /* nobody asks */
+}
+
+bool scene_lost(struct scene *s, const char *role)
+{
+    s->spoken = UINT64_MAX;
+    scene_changed(s);
+    return scene_play_without(s, NULL, role);
 }
 
 /* All are told, and go to the menu. */
@@ -327,16 +369,22 @@ static void service_user_to_form(struct service_user *u, struct service_pool *po
         service_user_doom(u, SERVICE_END_MEMORY);
 }
 
+void service_user_wait(struct service_user *u, bool is_noticed)
+{
+    list_push(&u->pool->waiting, &u->waiting);
+    if (!is_noticed)
+        list_push(&u->pool->unnoticed, &u->unnoticed);
+    u->service->n_waiting++;
+}
+
 static void service_user_to_pool(struct service_user *u, struct service_pool *pool)
 {
     service_user_stop_waiting(u);
     service_user_move(u, SERVICE_WAITING);
     u->pool = pool;
     u->since_us = env_now_us(u->service->config.env);
-    list_push(&pool->waiting, &u->waiting);
-    list_push(&pool->unnoticed, &u->unnoticed);
     u->place = ++u->service->n_places;
-    u->service->n_waiting++;
+    service_user_wait(u, false);
     service_user_make_ready(u);
     service_pool_match(u->service, pool);
 }
@@ -375,16 +423,23 @@ static void service_user_name(struct service_user *u, size_t at)
         (void)snprintf(u->role, sizeof(u->role), "Agent_%zu", at);
 }
 
+enum status scene_open_log(struct scene *s, struct error *err)
+{
+    if (s->service->config.log == NULL)
+        return STATUS_OK;
+    s->log = try_alloc(1, sizeof(*s->log));
+    if (s->log == NULL)
+        return error_no_memory(err, sizeof(*s->log), "a log");
+    buf_init(s->log, SERVICE_LOG_MAX_BYTES);
+    return STATUS_OK;
+}
+
 static enum status scene_open_agent(struct scene *s, struct error *err)
 {
     const struct service_config *config = &s->service->config;
 
-    if (config->log != NULL) {
-        s->log = try_alloc(1, sizeof(*s->log));
-        if (s->log == NULL)
-            return error_no_memory(err, sizeof(*s->log), "a log");
-        buf_init(s->log, SERVICE_LOG_MAX_BYTES);
-    }
+    if (scene_open_log(s, err) != STATUS_OK)
+        return err->status;
     if (!s->script->world->has_agent)
         return STATUS_OK;
     return config->agents->open(config->agents_self, &s->agent, s, s->pool->plan, err);
@@ -446,14 +501,19 @@ static void service_pool_match(struct chat_service *s, struct service_pool *pool
 
 /* --- people --- */
 
-static struct service_user *service_find_id(const struct chat_service *s, const char *id)
+static uint64_t service_proof_hash(const struct chat_service *s, const uint8_t *proof)
 {
-    struct hash_node *n = hash_first(&s->by_id, hash_text(&s->by_id, 0, id));
+    return hash_bytes(&s->by_id, 0, proof, SHA256_BYTES);
+}
+
+struct service_user *service_find_proof(const struct chat_service *s, const uint8_t *proof)
+{
+    struct hash_node *n = hash_first(&s->by_id, service_proof_hash(s, proof));
 
     for (; n != NULL; n = hash_next(n)) {
         struct service_user *u = container_of(n, struct service_user, node);
 
-        if (strcmp(u->id, id) == 0)
+        if (memcmp(u->proof, proof, SHA256_BYTES) == 0)
             return u;
     }
     return NULL;
@@ -461,8 +521,8 @@ static struct service_user *service_find_id(const struct chat_service *s, const 
 
 static void service_user_close(struct service_user *u);
 
-static enum status service_user_open(struct service_user **out, struct chat_service *s,
-                                     const char *id, struct error *err)
+enum status service_user_open(struct service_user **out, struct chat_service *s,
+                              const uint8_t *proof, struct error *err)
 {
     struct service_user *u;
 
@@ -480,9 +540,10 @@ static enum status service_user_open(struct service_user **out, struct chat_serv
     list_init(&u->untaken);
     u->acted_us = env_now_us(s->config.env);
     u->credit_us = SERVICE_SAYS_AT_ONCE * say_us;
-    if (id != NULL) {
-        (void)snprintf(u->id, sizeof(u->id), "%s", id);
-        hash_add(&s->by_id, &u->node, hash_text(&s->by_id, 0, id));
+    if (proof != NULL) {
+        u->has_id = true;
+        memcpy(u->proof, proof, sizeof(u->proof));
+        hash_add(&s->by_id, &u->node, service_proof_hash(s, proof));
     }
     list_push(&s->users, &u->link);
     *out = u;
@@ -495,6 +556,37 @@ static void service_user_come_back(struct service_user *u)
         return;
     list_remove(&u->away);
     u->service->n_away--;
+}
+
+void service_user_go_away(struct service_user *u)
+{
+    struct chat_service *s = u->service;
+
+    u->gone_us = env_now_us(s->config.env) + (uint64_t)s->config.plan->grace_s * 1000000;
+    list_push(&s->away, &u->away);
+    s->n_away++;
+}
+
+void service_user_start_again(struct service_user *u)
+{
+    service_user_tell(u, closed_text, NULL, NULL, 0);
+    u->state = SERVICE_NEW; /* from nowhere */
+    service_user_to_menu(u);
+}
+
+/* Nobody else has anything of the person any more. */
+static void service_user_free(struct service_user *u)
+{
+    struct chat_service *s = u->service;
+
+    service_user_unkeep(u);
+    service_user_drop_messages(u);
+    service_user_forget(u);
+    if (u->has_id)
+        hash_remove(&s->by_id, &u->node);
+    list_remove(&u->link);
+    shared_limit_give(&s->n_users, 0, 1);
+    free(u);
 }
 
 /* The person is gone: it leaves wherever it is. */
@@ -515,13 +607,7 @@ static void service_user_close(struct service_user *u)
         list_remove(&u->doomed);
     if (pool != NULL) /* a role may come to another */
         service_pool_match(s, pool);
-    service_user_drop_messages(u);
-    service_user_forget(u);
-    if (u->id[0] != '\0')
-        hash_remove(&s->by_id, &u->node);
-    list_remove(&u->link);
-    shared_limit_give(&s->n_users, 0, 1);
-    free(u);
+    service_user_free(u);
 }
 
 static void service_reap(struct chat_service *s)
@@ -575,6 +661,10 @@ static void service_user_said(struct service_user *u, const char *text, const ch
     const size_t payload_len = payload == NULL ? 0 : strlen(payload);
     const bool is_too_long = payload_len > SERVICE_PAYLOAD_MAX_BYTES;
 
+    if (service_keeping_is_failing(u->service)) {
+        service_user_tell_first(u, failing_text);
+        return;
+    }
     if (!service_user_may_say(u, is_too_long ? 0 : payload_len)) {
         service_user_tell(u, "You write too fast: this message was not delivered.", NULL, NULL, 0);
         return;
@@ -676,9 +766,13 @@ static uint64_t service_pool_idle_us(const struct service_pool *pool)
 
 static void service_pool_tick(struct service_pool *pool, uint64_t now)
 {
-    while (service_pool_notice_us(pool) <= now) /* first, also where both are due */
-        service_user_tell(container_of(list_pop(&pool->unnoticed), struct service_user, unnoticed),
-                          notice_text, NULL, NULL, 0);
+    while (service_pool_notice_us(pool) <= now) { /* first, also where both are due */
+        struct service_user *u =
+            container_of(list_pop(&pool->unnoticed), struct service_user, unnoticed);
+
+        service_user_tell(u, notice_text, NULL, NULL, 0);
+        service_user_changed(u);
+    }
     while (service_pool_timeout_us(pool) <= now)
         service_user_time_out(service_user_waiting(list_first(&pool->waiting)));
     while (service_pool_idle_us(pool) <= now)
@@ -688,8 +782,10 @@ static void service_pool_tick(struct service_pool *pool, uint64_t now)
 /* When something is due next; 0: never. */
 static uint64_t service_next_us(const struct chat_service *s)
 {
-    uint64_t next = service_away_us(s);
+    uint64_t next = service_earlier_us(service_away_us(s), service_keeping_next_us(s));
 
+    if (s->wake_us != 0)
+        next = service_earlier_us(next, s->wake_us);
     for (size_t i = 0; i < service_n_pools(s); i++) {
         next = service_earlier_us(next, service_pool_timeout_us(&s->pools[i]));
         next = service_earlier_us(next, service_pool_notice_us(&s->pools[i]));
@@ -700,17 +796,20 @@ static uint64_t service_next_us(const struct chat_service *s)
 
 /* Acts on all deadlines that have passed, and removes users who are marked as doomed. The
  * functions of service.h end with it. An act in one pool may move users to any other pool, so the
- * next deadline is computed when all pools have acted. */
-static void service_settle(struct chat_service *s)
+ * next deadline is computed when all pools have acted. Then what has changed is written. */
+void service_settle(struct chat_service *s)
 {
     const uint64_t now = env_now_us(s->config.env);
 
+    if (s->keeping != NULL && s->keeping->restore != NULL)
+        return;
     service_reap(s);
     while (service_away_us(s) <= now)
         service_user_close(container_of(list_first(&s->away), struct service_user, away));
     for (size_t i = 0; i < service_n_pools(s); i++)
         service_pool_tick(&s->pools[i], now);
     service_reap(s);
+    service_keeping_settle(s);
     alarm_set(s->config.alarm, s->is_woken ? now : service_next_us(s));
 }
 
@@ -718,8 +817,13 @@ void service_tick(void *service)
 {
     struct chat_service *s = service;
 
+    if (s->keeping != NULL)
+        service_restore_again(s->keeping);
+    if (s->wake_us != 0 && s->wake_us <= env_now_us(s->config.env))
+        s->is_woken = true;
     if (s->is_woken && s->config.work != NULL) {
         s->is_woken = false;
+        s->wake_us = 0;
         s->config.work(s->config.agents_self);
     }
     service_settle(s);
@@ -731,6 +835,12 @@ void service_wake(struct chat_service *s)
     alarm_by(s->config.alarm, env_now_us(s->config.env));
 }
 
+void service_wake_at(struct chat_service *s, uint64_t at_us)
+{
+    s->wake_us = s->wake_us == 0 ? at_us : service_earlier_us(s->wake_us, at_us);
+    alarm_by(s->config.alarm, at_us);
+}
+
 void service_drain(void *service)
 {
     struct chat_service *s = service;
@@ -738,9 +848,32 @@ void service_drain(void *service)
     if (s->is_draining)
         return;
     s->is_draining = true;
-    for (struct link *l = list_first(&s->users); l != NULL; l = list_next(&s->users, l))
-        service_user_tell(container_of(l, struct service_user, link), draining_text, NULL, NULL, 0);
+    for (struct link *l = list_first(&s->users); l != NULL; l = list_next(&s->users, l)) {
+        struct service_user *u = container_of(l, struct service_user, link);
+
+        if (u->peer != NULL || s->keeping == NULL) /* who is away comes back to a later process */
+            service_user_tell(u, draining_text, NULL, NULL, 0);
+    }
     service_settle(s);
+}
+
+/* The person stays where it is, for a later process. */
+static void service_user_leave_kept(struct service_user *u)
+{
+    struct scene *scene = u->scene;
+
+    if (u->peer != NULL)
+        u->peer->user = NULL;
+    service_user_come_back(u);
+    service_user_stop_waiting(u);
+    if (link_is_on(&u->doomed))
+        list_remove(&u->doomed);
+    if (scene != NULL) {
+        scene_remove(scene, u);
+        if (scene->n_people == 0)
+            scene_close(scene);
+    }
+    service_user_free(u);
 }
 
 void service_end(void *service)
@@ -749,8 +882,15 @@ void service_end(void *service)
     struct link *l;
 
     s->is_draining = s->has_ended = true;
-    while ((l = list_first(&s->users)) != NULL)
-        service_user_close(container_of(l, struct service_user, link));
+    service_keeping_end(s);
+    while ((l = list_first(&s->users)) != NULL) {
+        struct service_user *u = container_of(l, struct service_user, link);
+
+        if (s->keeping != NULL)
+            service_user_leave_kept(u);
+        else
+            service_user_close(u);
+    }
     s->is_woken = false;
     alarm_set(s->config.alarm, 0);
 }
@@ -760,6 +900,8 @@ void service_deinit(void *service)
     struct chat_service *s = service;
 
     service_end(s);
+    service_keeping_close(s);
+    sha256_close(s->sha256);
     hash_deinit(&s->by_id);
     shared_limit_deinit(&s->n_users);
     shared_limit_deinit(&s->bytes);
@@ -802,18 +944,30 @@ static void service_user_return(struct service_user *u, struct service_peer *p)
     }
 }
 
+static enum status service_id_hash(uint8_t out[SHA256_BYTES], struct chat_service *s,
+                                   const char *id, struct error *err)
+{
+    if (s->sha256 == NULL && sha256_open(&s->sha256, err) != STATUS_OK)
+        return err->status;
+    sha256_add(s->sha256, id, strlen(id));
+    sha256_take(s->sha256, out);
+    return STATUS_OK;
+}
+
 static enum status service_peer_enter(struct service_peer *p, const char *id, struct error *err)
 {
     struct service_user *u = NULL;
     const size_t len = id == NULL ? 0 : strlen(id);
+    const bool has_id = len >= SERVICE_ID_MIN_CHARS && len <= SERVICE_ID_MAX_CHARS;
+    uint8_t proof[SHA256_BYTES];
 
-    if (len < SERVICE_ID_MIN_CHARS || len > SERVICE_ID_MAX_CHARS)
-        id = NULL;
-    if (id != NULL && (u = service_find_id(p->service, id)) != NULL) {
+    if (has_id && service_id_hash(proof, p->service, id, err) != STATUS_OK)
+        return err->status;
+    if (has_id && (u = service_find_proof(p->service, proof)) != NULL) {
         service_user_return(u, p);
         return STATUS_OK;
     }
-    if (service_user_open(&u, p->service, id, err) != STATUS_OK)
+    if (service_user_open(&u, p->service, has_id ? proof : NULL, err) != STATUS_OK)
         return err->status;
     u->peer = p;
     p->user = u;
@@ -825,6 +979,11 @@ enum status service_peer_said(struct service_peer *p, const char *id, const char
 {
     if (p->service->has_ended)
         return error_draining(err);
+    if (p->service->keeping != NULL && p->service->keeping->restore != NULL) {
+        (void)error_set(err, STATUS_UNAVAILABLE, "the stored people are being read: come again");
+        err->retry_after_ms = 100;
+        return STATUS_UNAVAILABLE;
+    }
     if (p->user == NULL && service_peer_enter(p, id, err) != STATUS_OK)
         return err->status;
     service_user_said(p->user, text, payload);
@@ -841,13 +1000,12 @@ void service_peer_close(struct service_peer *p)
     p->user = NULL;
     u->peer = NULL;
     service_user_unready(u);
-    if (u->id[0] == '\0' || u->state == SERVICE_NEW) {
+    if (!u->has_id || u->state == SERVICE_NEW) {
         service_user_close(u);
     } else {
-        u->gone_us = env_now_us(p->service->config.env) +
-                     (uint64_t)p->service->config.plan->grace_s * 1000000;
-        list_push(&p->service->away, &u->away);
-        p->service->n_away++;
+        service_user_go_away(u);
+        if (!list_is_empty(&u->untaken))
+            service_user_changed(u);
     }
     service_settle(p->service);
 }
@@ -863,6 +1021,13 @@ void service_answered(struct scene *s, const char *text)
     s->is_playing = false;
     scene_settle(s);
     service_settle(service);
+}
+
+void service_answering(struct scene *s)
+{
+    s->is_due = s->is_due || s->is_asked;
+    s->is_asked = true;
+    scene_changed(s);
 }
 
 void service_agent_failed(struct scene *s, const struct error *err)

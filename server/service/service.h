@@ -9,6 +9,7 @@
 #include "server/service/service_types.h"
 
 struct buf;
+struct journal;
 
 void service_init(struct chat_service *s, const struct service_config *config);
 /* No peer may be left. */
@@ -21,12 +22,17 @@ void service_drain(void *service);
 void service_end(void *service);
 void service_metrics(const struct chat_service *s, struct buf *out);
 
+/* Keeps people who have an id, and tasks, in the journal, and reads those that earlier processes
+ * had: until then nobody can come. unix_ms: the wall clock. */
+void service_keep(struct chat_service *s, struct journal *journal, uint64_t (*unix_ms)(void));
+
 void service_peer_init(struct service_peer *p, struct chat_service *s,
                        void (*notify)(struct service_peer *p),
                        void (*end)(struct service_peer *p, enum service_end why, const char *text));
 /* A connection says something. id, which only counts in its first text, is the secret by which the
  * person comes back after a lost connection; NULL or one of a wrong length: it cannot. payload is a
- * JSON object, or NULL. EXHAUSTED: there are too many people. */
+ * JSON object, or NULL. EXHAUSTED: there are too many people. UNAVAILABLE: the service has ended,
+ * or reads its people yet. */
 enum status service_peer_said(struct service_peer *p, const char *id, const char *text,
                               const char *payload, struct error *err) MUST_CHECK;
 /* Returns what the person is to be told next; NULL: nothing. service_peer_took removes it. */
@@ -46,5 +52,9 @@ void service_wake(struct chat_service *s);
  * are told that it is closed, and go to the menu, as with ParlAI's worlds that raise. */
 void service_answered(struct scene *s, const char *text);
 void service_agent_failed(struct scene *s, const struct error *err);
+/* An earlier process had asked the agent, which goes on with its answer. */
+void service_answering(struct scene *s);
+/* Has the config's work called at this time. */
+void service_wake_at(struct chat_service *s, uint64_t at_us);
 
 #endif

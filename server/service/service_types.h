@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/checksum.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/shared_limit.h"
@@ -13,9 +14,12 @@
 #include "server/service/plan.h"
 
 struct alarm;
+struct body_reader;
+struct body_writer;
 struct env;
 struct scene;
 struct service_agent;
+struct service_keeping;
 
 enum {
     SERVICE_TEXT_MAX_BYTES = 16 << 10,
@@ -37,8 +41,11 @@ enum {
 struct service_message {
     struct link link; /* in its person's untaken */
     size_t size_bytes;
-    const char *text;                 /* "" with a payload */
-    const char *payload;              /* a JSON object; NULL: none */
+    uint32_t number;     /* among its person's; 0: it is never kept */
+    bool is_kept;        /* it is in the journal, or in what is to be written */
+    uint64_t turn;       /* the person gets it once this turn of the keeping is written */
+    const char *text;    /* "" with a payload */
+    const char *payload; /* a JSON object; NULL: none */
     const char *const *quick_replies; /* [n_quick_replies] */
     size_t n_quick_replies;           /* 0: none are offered */
 };
@@ -72,6 +79,17 @@ struct service_agents {
     /* Forgets all. What was begun is not answered. */
     enum status (*reset)(struct service_agent *a, struct error *err);
     void (*close)(struct service_agent *a); /* NULL is fine */
+    /* The rest only where a service is kept. keep writes what a later process needs for restore,
+     * which makes the agent again; what people have said since its last answer is told to it by
+     * hear. Then go_on has it answer, if the earlier process asked it, or had begun to:
+     * service_answering tells of the latter. */
+    void (*keep)(const struct service_agent *a, struct body_writer *w);
+    enum status (*restore)(void *self, struct service_agent **out, struct scene *s,
+                           const struct service_pool_plan *plan, struct body_reader *body,
+                           struct error *err);
+    void (*go_on)(struct service_agent *a, bool is_asked);
+    /* Frees it; a later process restores it. */
+    void (*leave)(struct service_agent *a);
 };
 
 struct service_config {
@@ -98,14 +116,17 @@ struct service_pool {
 struct chat_service {
     struct service_config config;
     struct service_pool pools[SERVICE_MAX_POOLS]; /* [plan->n_pools] */
-    struct hash by_id;                            /* of struct service_user that have said one */
-    struct list users, away, doomed;              /* of struct service_user */
+    struct hash by_id;               /* of struct service_user that have said one, by its hash */
+    struct sha256 *sha256;           /* NULL: not used yet */
+    struct service_keeping *keeping; /* NULL: people and tasks are only in memory */
+    struct list users, away, doomed; /* of struct service_user */
     struct shared_limit n_users, bytes;
     size_t n_waiting, n_tasks, n_away;
     uint64_t n_places; /* numbers of waiting places that were given out so far; they rise */
     uint64_t n_said, n_tasks_begun, n_tasks_failed, n_timed_out;
     bool is_draining, has_ended;
-    bool is_woken; /* the agents have work */
+    bool is_woken;    /* the agents have work */
+    uint64_t wake_us; /* when they have; 0: no time is set */
 };
 
 enum service_state {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "server/service/keeping.h"
 
 void service_user_doom(struct service_user *u, enum service_end why)
 {
@@ -43,8 +44,11 @@ static struct service_message *service_message_make(const char *text, const char
     return m;
 }
 
-void service_user_tell(struct service_user *u, const char *text, const char *payload,
-                       const char *const *quick_replies, size_t n_quick_replies)
+/* Makes a message of the person's bytes; else the person is removed. NULL: it is, or will be. */
+static struct service_message *service_user_message(struct service_user *u, const char *text,
+                                                    const char *payload,
+                                                    const char *const *quick_replies,
+                                                    size_t n_quick_replies)
 {
     size_t size = sizeof(struct service_message) + n_quick_replies * sizeof(char *) + strlen(text) +
                   1 + (payload == NULL ? 0 : strlen(payload) + 1);
@@ -52,25 +56,47 @@ void service_user_tell(struct service_user *u, const char *text, const char *pay
     struct error err;
 
     if (link_is_on(&u->doomed))
-        return;
+        return NULL;
     for (size_t i = 0; i < n_quick_replies; i++)
         size += strlen(quick_replies[i]) + 1;
     if (u->untaken_bytes + size > SERVICE_UNTAKEN_MAX_BYTES) {
         service_user_doom(u, SERVICE_END_SLOW);
-        return;
+        return NULL;
     }
     if (shared_limit_take(&u->service->bytes, 0, size, &err) != STATUS_OK) {
         service_user_doom(u, SERVICE_END_MEMORY);
-        return;
+        return NULL;
     }
     m = service_message_make(text, payload, quick_replies, n_quick_replies, size);
     if (m == NULL) {
         shared_limit_give(&u->service->bytes, 0, size);
         service_user_doom(u, SERVICE_END_MEMORY);
-        return;
+        return NULL;
     }
     u->untaken_bytes += size;
+    return m;
+}
+
+void service_user_tell(struct service_user *u, const char *text, const char *payload,
+                       const char *const *quick_replies, size_t n_quick_replies)
+{
+    struct service_message *m =
+        service_user_message(u, text, payload, quick_replies, n_quick_replies);
+
+    if (m == NULL)
+        return;
     list_push(&u->untaken, &m->link);
+    if (!service_message_waits(u, m) && u->peer != NULL)
+        u->peer->notify(u->peer);
+}
+
+void service_user_tell_first(struct service_user *u, const char *text)
+{
+    struct service_message *m = service_user_message(u, text, NULL, NULL, 0);
+
+    if (m == NULL)
+        return;
+    list_push_front(&u->untaken, &m->link);
     if (u->peer != NULL)
         u->peer->notify(u->peer);
 }
@@ -80,6 +106,7 @@ void service_user_drop_message(struct service_user *u)
     struct link *l = list_pop(&u->untaken);
     struct service_message *m = container_of(l, struct service_message, link);
 
+    service_message_unkeep(u, m);
     u->untaken_bytes -= m->size_bytes;
     shared_limit_give(&u->service->bytes, 0, m->size_bytes);
     free(m);
@@ -94,8 +121,12 @@ void service_user_drop_messages(struct service_user *u)
 const struct service_message *service_user_first_message(const struct service_user *u)
 {
     struct link *l = list_first(&u->untaken);
+    const struct service_message *m;
 
-    return l == NULL ? NULL : container_of(l, struct service_message, link);
+    if (l == NULL)
+        return NULL;
+    m = container_of(l, struct service_message, link);
+    return service_message_is_due(u, m) ? m : NULL;
 }
 
 /* --- answers --- */
@@ -156,6 +187,7 @@ void service_user_keep(struct service_user *u, const char *key, const char *valu
     a->value = memcpy(at + key_size, value, value_size);
     u->answers_bytes += size;
     list_push(&u->answers, &a->link);
+    service_user_changed(u);
 }
 
 void service_user_forget(struct service_user *u)

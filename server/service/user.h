@@ -12,13 +12,15 @@ struct service_answer {
 };
 
 struct service_user {
-    struct hash_node node; /* in by_id, if id is not "" */
+    struct hash_node node; /* in by_id, if it has an id */
     struct link link;      /* in users */
     struct link away;      /* in away, while no peer is there */
     struct link doomed;    /* in doomed: it is removed before the service is left */
     struct link waiting;   /* in its pool's waiting */
     struct link ready;     /* in its pool's ready */
     struct link unnoticed; /* in its pool's unnoticed */
+    struct link changed;   /* in what is to be written of the service */
+    struct link holding;   /* in the keeping's holding: it has messages that are not durable */
     struct chat_service *service;
     struct service_peer *peer; /* NULL: it is away */
     enum service_state state;
@@ -33,8 +35,12 @@ struct service_user {
     size_t answers_bytes;
     struct list untaken; /* of struct service_message */
     size_t untaken_bytes;
+    uint32_t n_told;                /* messages so far */
+    bool is_kept;                   /* the journal has it, or it is in what is to be written */
+    struct restored_user *restored; /* while what was stored is read; else NULL */
     char role[4 * SERVICE_NAME_MAX_CHARS + 1]; /* in its task */
-    char id[SERVICE_ID_MAX_CHARS + 1];         /* "": none */
+    bool has_id;
+    uint8_t proof[SHA256_BYTES]; /* has_id: the hash of its id */
 };
 
 /* The value of an answer; NULL: there is none. */
@@ -51,6 +57,8 @@ void service_user_tell(struct service_user *u, const char *text, const char *pay
 /* The next that the connection takes; NULL: none. */
 const struct service_message *service_user_first_message(const struct service_user *u);
 void service_user_drop_message(struct service_user *u); /* that one */
+/* Puts a text before all others, which the person gets at once. */
+void service_user_tell_first(struct service_user *u, const char *text);
 void service_user_drop_messages(struct service_user *u);
 /* Has the person removed, with its connection's end. */
 void service_user_doom(struct service_user *u, enum service_end why);

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The chat service at /websocket: people go from the menu by a form and a pool to a task and back, in ParlAI's own JSON; who waits too long, says
-nothing, loses the connection or breaks the rules is told so; what was said is in ParlAI's log; a wrong file is refused by its line.
+nothing, loses the connection or breaks the rules is told so; what was said is in ParlAI's log; a wrong file is refused by its line. With --data all are
+where they were after kill -9.
 
-usage: test_service.py PARLEYD      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+usage: test_service.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ import tempfile
 import urllib.request
 
 import children
-from test_rooms import BINARY, TEXT, Socket
+from test_rooms import BINARY, TEXT, Mortal, Socket
 
 PLAN = """
 world_module: parley.worlds
@@ -81,6 +82,13 @@ def metric(parley, name):
         return next(float(line.split()[1]) for line in page.read().decode().splitlines() if line.startswith(f"parley_service_{name} "))
 
 
+def heard(parley, person, text):
+    """The person says it, and the daemon has taken it."""
+    before = metric(parley, "said_total")
+    person.say(text)
+    children.until("the person is heard", lambda: metric(parley, "said_total") == before + 1)
+
+
 def onboard(person, name, side="left"):
     person.choose("pair")
     person.told("Who are you?")
@@ -109,9 +117,7 @@ def pair(parley):
     assert ann.read() == {"text": "", "payload": {"type": "image", "data": "AAAA"}, "quick_replies": None}
     ann.close()
     children.until("Ann is away", lambda: metric(parley, "away") == 1)
-    n_said = metric(parley, "said_total")
-    bob.say("still there?")
-    children.until("Bob is heard", lambda: metric(parley, "said_total") == n_said + 1)
+    heard(parley, bob, "still there?")
     ann = Person(parley, "ann's long secret")
     ann.say("yes")
     bob.told("yes")
@@ -204,15 +210,15 @@ def rules(parley):
     ann.close()
 
 
-def log_lines(path):
+def log_lines(path, name="test", agent="Max"):
     """What ParlAI's Conversations reads: a line a talk, whose dialog has groups of acts, and the metadata beside it."""
     with open(path + ".metadata", encoding="utf-8") as file:
         metadata = json.load(file)
-    assert metadata["version"] == "0.1" and metadata["self_chat"] is False and metadata["opt"] == {"task": "test"} and "Max" in metadata["speakers"], metadata
+    assert metadata["version"] == "0.1" and metadata["self_chat"] is False and metadata["opt"] == {"task": name} and agent in metadata["speakers"], metadata
     with open(path + ".jsonl", encoding="utf-8") as file:
         talks = [json.loads(line) for line in file]
     assert all(talk["metadata_path"] == path + ".metadata" and talk["context"] == [] for talk in talks)
-    return {talk["task"]: [[(act["id"], act["text"]) for act in group] for group in talk["dialog"]] for talk in talks}
+    return [(talk["task"], [[(act["id"], act["text"]) for act in group] for group in talk["dialog"]]) for talk in talks]
 
 
 def stops(parley):
@@ -328,6 +334,174 @@ def with_keys(parleyd, folder):
         ann.close()
 
 
+DURABLE = """
+world_module: parley.worlds
+overworld: menu
+task_name: durable
+max_workers: 1
+grace: 600
+log: {log}
+tasks:
+  pair:
+    onboard_world: form
+    ask:
+    - {{key: name, text: Who are you?}}
+    - {{key: side, text: Which side?, choices: [left, right], strict: true}}
+    task_world: relay
+    agents_required: 2
+    welcome: Speak.
+    eligible: {{side: left}}
+    timeout: 3000
+    notice: 3000
+  bot: {{task_world: chat, model: echo, welcome: Here is a bot.}}
+  trio: {{task_world: chat, agents_required: 2, model: tiny, agent: Tiny, max_tokens: 60, names: always}}
+  late: {{task_world: relay, agents_required: 2, timeout: 1}}
+"""
+
+
+def secret_of(name):
+    return f"{name} has a long secret"
+
+
+def come_back(parley, name, text):
+    """The person of this secret says a text, once the stored people are read."""
+    while True:
+        one = Person(parley, secret_of(name))
+        one.say(text)
+        said = one.read()
+        if isinstance(said, dict):
+            one.first = said["text"], said["quick_replies"]
+            return one
+        assert said == (1013, "the stored people are being read: come again"), said
+        one.close()
+
+
+def begin(parley, who, name):
+    one = come_back(parley, who, "hello")
+    assert one.first == ("Welcome. Choose what to do.", ["pair", "bot", "trio", "late"]), one.first
+    one.say(name)
+    return one
+
+
+def onboarded(parley, who, name):
+    one = begin(parley, who, "pair")
+    one.told("Who are you?")
+    one.say(name)
+    one.told("Which side?", quick_replies=["left", "right"])
+    return one
+
+
+def rest_of(one):
+    """The texts that had come before the daemon was killed."""
+    texts = []
+    try:
+        while True:
+            texts.append(one.read()["text"])
+    except (AssertionError, ConnectionError):
+        return texts
+
+
+def durable(parleyd, model, folder):
+    """All are where they were after kill -9: in the menu, a form, a pool, a talk and with an agent, also amid its answer; who was away gets what was said."""
+    path = os.path.join(folder, "durable.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(DURABLE.format(log=os.path.join(folder, "kept.jsonl")))
+    flags = ["--model", f"tiny={model}", "--data", os.path.join(folder, "data"), "--http", "127.0.0.1:0", "--service", path]
+    menu = ["pair", "bot", "trio", "late"]
+    with Mortal(parleyd, *flags) as parley:
+        eve = onboarded(parley, "eve", "Eve")
+        late = begin(parley, "late", "late")
+        gus, hal = onboarded(parley, "gus", "Gus"), onboarded(parley, "hal", "Hal")
+        gus.say("left")
+        hal.say("left")
+        gus.told("Speak.")
+        hal.told("Speak.")
+        gus.say("one")
+        hal.told("one")
+        hal.close()
+        children.until("Hal is away", lambda: metric(parley, "away") == 1)
+        heard(parley, gus, "where are you?")
+        ann = onboarded(parley, "ann", "Ann")
+        ann.say("left")
+        ann.say("hello?")
+        ann.told("Please wait while we pair you with another person. If you wish to exit, type *EXIT*.")
+        kim = begin(parley, "kim", "bot")
+        kim.told("Here is a bot.")
+        kim.say("sing")
+        kim.told("sing")
+        bob = come_back(parley, "bob", "hello")
+        come_back(parley, "zoe", "hello").close()  # what she gets is told behind all that came before: it is durable
+    for one in eve, late, gus, ann, kim, bob:
+        one.close()
+    with Mortal(parleyd, *flags) as parley:
+        bob = come_back(parley, "bob", "what?")
+        assert bob.first == ("Please choose one of these.", menu), bob.first
+        eve = come_back(parley, "eve", "upwards")
+        assert eve.first == ("Please choose one of these answers.", ["left", "right"]), eve.first
+        ann = come_back(parley, "ann", "hello?")
+        assert ann.first[0].startswith("Please wait while"), ann.first
+        hal = come_back(parley, "hal", "here")
+        assert hal.first[0] == "where are you?", hal.first
+        gus = come_back(parley, "gus", "good")
+        assert gus.first[0] == "here", gus.first
+        hal.told("good")
+        kim = come_back(parley, "kim", "sing")
+        assert kim.first == ("sing", None), kim.first
+        late = come_back(parley, "late", "still?")
+        if late.first[0].startswith("Please wait"):
+            late.told("Nobody was found to pair you with.")
+        else:  # the time was over before; in the first daemon it may have been told so
+            assert late.first[0] in ("Nobody was found to pair you with.", "Please choose one of these."), late.first
+        late.close()
+        eve.say("left")
+        ann.told("Speak.")
+        eve.told("Speak.")
+        kim.say("[DONE]")
+        kim.told("Welcome. Choose what to do.", quick_replies=menu)
+        bob.say("trio")
+        children.until("Bob waits", lambda: metric(parley, "waiting") == 1)
+        kim.say("trio")
+        children.until("they are together", lambda: metric(parley, "tasks") == 3)
+        bob.say("Where am I?")
+        kim.told("Agent_0: Where am I?")  # so it is durable, and Tiny is asked
+        parley.process.kill()
+        told = {"kim": rest_of(kim), "bob": rest_of(bob)}
+    for one in eve, ann, gus, hal, kim, bob:
+        one.close()
+    with children.Daemon(parleyd, *flags) as parley:
+        come_back(parley, "zoe", "hello").close()
+        kim, bob = Person(parley, secret_of("kim")), Person(parley, secret_of("bob"))
+        kim.say("I am back.")
+        bob.say("I, too.")
+        for name, one in ("kim", kim), ("bob", bob):
+            while not any(text.startswith("Tiny: ") for text in told[name]):
+                told[name].append(one.read()["text"])
+        answers = {next(text for text in told[name] if text.startswith("Tiny: ")) for name in told}
+        assert len(answers) == 1, told
+        hal = Person(parley, secret_of("hal"))
+        heard(parley, hal, "better?")
+        gus = come_back(parley, "gus", "bye [DONE]")
+        assert gus.first[0] == "better?", gus.first
+        hal.told("The other agent has ended the chat.")
+        for one in kim, bob, gus, hal:
+            one.close()
+    with Mortal(parleyd, *flags) as parley:  # the one before was stopped in order
+        bob = come_back(parley, "bob", "[DONE]")
+        while bob.first != ("Welcome. Choose what to do.", menu):
+            said = bob.read()
+            bob.first = said["text"], said["quick_replies"]
+        ann = Person(parley, secret_of("ann"))
+        heard(parley, ann, "Eve?")
+        eve = come_back(parley, "eve", "[DONE]")
+        assert eve.first[0] == "Eve?", eve.first
+        path = os.path.join(folder, "kept")
+        children.until("the log has Bob's talk", lambda: "trio" in dict(log_lines(path, "durable", "Tiny")))
+        talks = log_lines(path, "durable", "Tiny")
+    assert talks[1] == ("pair", [[("Gus", "one")], [("Gus", "where are you?"), ("Hal", "here")], [("Gus", "good"), ("Hal", "better?")]]), talks
+    acts = [act for group in dict(talks)["trio"] for act in group]
+    assert acts[0] == ("Agent_0", "Where am I?") and "Tiny: " + next(text for name, text in acts if name == "Tiny") in answers, (acts, answers)
+
+
 def main():
     parleyd = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -338,12 +512,15 @@ def main():
             for test in (pair, bots, times, rules, stops):
                 test(parley)
                 print(f"{test.__name__}: good", flush=True)
-        said = log_lines(os.path.join(folder, "talks"))
+        said = dict(log_lines(os.path.join(folder, "talks")))
         assert said["pair"] == [[("Ann", "two\nlines"), ("Bob", "a picture")], [("Bob", "still there?"), ("Ann", "yes")], [("Ann", "here")]], said
         assert [name for group in said["group"] for name, _ in group] == ["Agent_1", "Agent_0", "Max"], said
         as_parlai(parleyd, folder)
         refused(parleyd, folder)
         with_keys(parleyd, folder)
+        model = os.path.join(folder, "tiny.gguf")
+        children.run([sys.argv[2], model], check=True)
+        durable(parleyd, model, folder)
     print("service: passed")
 
 

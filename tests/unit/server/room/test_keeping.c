@@ -13,23 +13,8 @@
 #include "server/access/access.h"
 #include "server/conversation/conversations.h"
 #include "server/journal/body_bytes.h"
+#include "tests/support/memory_store.h"
 #include "tests/unit/base/suite.h"
-
-enum { KEPT_MAX = 64, KEPT_NAME_MAX = 96, KEPT_BODY_MAX = 512 };
-
-/* The store is the journal's thread's, but between two runs of the loop. */
-static struct memory_store {
-    struct journal_store base;
-    size_t n;
-    struct kept {
-        char name[KEPT_NAME_MAX];
-        char body[KEPT_BODY_MAX];
-        size_t size_bytes;
-    } kept[KEPT_MAX];
-    bool is_elsewhere;           /* another process has the rooms */
-    bool is_failing;             /* nothing can be read */
-    unsigned n_failing, n_by_id; /* of reads by id: how many fail, how many there were */
-} store;
 
 static uint64_t now_us;
 static unsigned drawn;
@@ -38,71 +23,7 @@ static struct journal *j;
 static struct alarm alarm_of_rooms;
 static struct rooms r;
 static struct conversations all; /* there is none */
-static bool is_stopped;
 static const struct principal only = {.name = ""};
-
-static enum status memory_open(struct journal_store **out, const char *dir, struct error *err)
-{
-    *out = &store.base;
-    return STATUS_OK;
-}
-
-static void memory_close(struct journal_store *s)
-{
-}
-
-static void memory_put(const struct journal_record *of)
-{
-    size_t i = 0;
-
-    while (i < store.n && strcmp(store.kept[i].name, of->name) != 0)
-        i++;
-    if (of->kind == JOURNAL_FORGET) {
-        if (i < store.n)
-            store.kept[i] = store.kept[--store.n];
-        return;
-    }
-    ck_assert_uint_lt(i, KEPT_MAX);
-    ck_assert_uint_le(of->size_bytes, KEPT_BODY_MAX);
-    store.n += i == store.n;
-    (void)snprintf(store.kept[i].name, KEPT_NAME_MAX, "%s", of->name);
-    memcpy(store.kept[i].body, of->body, of->size_bytes);
-    store.kept[i].size_bytes = of->size_bytes;
-}
-
-static enum status memory_commit(struct journal_store *s,
-                                 const struct journal_record *const *records, size_t n,
-                                 struct error *err)
-{
-    for (size_t i = 0; i < n; i++)
-        memory_put(records[i]);
-    return STATUS_OK;
-}
-
-static enum status memory_read(struct journal_store *s, const struct journal_query *q,
-                               size_t max_bytes, struct journal_found *out, struct error *err)
-{
-    out->is_elsewhere = store.is_elsewhere;
-    if (store.is_elsewhere || store.is_failing)
-        return error_set(err, STATUS_UNAVAILABLE, "not here, or not now");
-    if (q->by == JOURNAL_BY_ID)
-        return store.n_by_id++ < store.n_failing ? error_set(err, STATUS_UNAVAILABLE, "not now")
-                                                 : STATUS_OK;
-    for (size_t i = 0; i < store.n; i++) {
-        struct journal_event *e;
-
-        if (journal_found_add(&e, out, store.kept[i].size_bytes, err) != STATUS_OK)
-            return err->status;
-        memcpy(e->body, store.kept[i].body, store.kept[i].size_bytes);
-    }
-    return STATUS_OK;
-}
-
-static const struct journal_store_type memory_type = {.name = "memory",
-                                                      .open = memory_open,
-                                                      .close = memory_close,
-                                                      .commit = memory_commit,
-                                                      .read = memory_read};
 
 static uint64_t clock_now_us(void *self)
 {
@@ -144,26 +65,10 @@ static void run_until(bool (*holds)(void))
         (void)uv_run(&loop, UV_RUN_ONCE);
 }
 
-static bool settled;
-
-static void on_settled(void *arg, const struct error *err)
-{
-    settled = true;
-}
-
-static bool is_settled(void)
-{
-    return settled;
-}
-
 /* What was appended is in the store, or was refused. */
 static void settle(void)
 {
-    struct journal_wait w = {NULL};
-
-    settled = false;
-    journal_settle(j, &w, on_settled, NULL);
-    run_until(is_settled);
+    memory_store_settle(j, &loop);
 }
 
 static void pass_ms(uint64_t ms)
@@ -176,16 +81,10 @@ static void pass_ms(uint64_t ms)
 /* A process. max_waiting_bytes as of struct journal_config: a forget is refused behind it. */
 static void start(size_t max_waiting_bytes)
 {
-    const struct journal_config config = {
-        .dir = "/nowhere", .type = &memory_type, .max_waiting_bytes = max_waiting_bytes};
     struct rooms_keeping keeping = {.principal_name = name_of, .find_principal = find_only};
-    struct error err;
 
-    store.base.type = &memory_type;
-    is_stopped = false;
     now_us += 1000000;
-    ck_assert_int_eq(uv_loop_init(&loop), 0);
-    ck_assert_int_eq(journal_open(&j, &loop, &config, &err), STATUS_OK);
+    j = memory_store_open(&loop, max_waiting_bytes);
     alarm_of_rooms = (struct alarm){.tick = rooms_tick, .owner = &r};
     rooms_init(&r, &fake_env, wall_ms, &alarm_of_rooms);
     rooms_set_agents(&r, &all, NULL);
@@ -193,20 +92,12 @@ static void start(size_t max_waiting_bytes)
     rooms_keep(&r, &keeping);
 }
 
-static void on_stopped(void *arg)
-{
-    is_stopped = true;
-}
-
 /* The readers are closed. */
 static void stop(void)
 {
     rooms_end(&r);
     rooms_restore_leave(&r);
-    journal_stop(j, on_stopped, NULL);
-    ck_assert_int_eq(uv_run(&loop, UV_RUN_DEFAULT), 0);
-    ck_assert(is_stopped);
-    ck_assert_int_eq(uv_loop_close(&loop), 0);
+    memory_store_close(j, &loop);
     rooms_deinit(&r);
 }
 

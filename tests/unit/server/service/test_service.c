@@ -9,6 +9,10 @@
  *   +30             seconds pass
  *   !               the agent fails
  *   *               the agent answers now
+ *   #               the process is killed, a later one has the journal, and people come back to it
+ *
+ * Each script is also played with a kill behind each of its lines, where its people may come back,
+ * and have got what they were told.
  */
 #include "server/service/service.h"
 
@@ -21,9 +25,12 @@
 #include "base/alarm.h"
 #include "base/buf.h"
 #include "base/env.h"
+#include "server/journal/body_bytes.h"
+#include "server/service/keeping.h"
 #include "server/service/scene.h"
 #include "server/service/user.h"
 #include "tests/fault/sweep.h"
+#include "tests/support/memory_store.h"
 #include "tests/unit/base/suite.h"
 
 enum { N_PEERS = 8 };
@@ -35,6 +42,9 @@ static struct service_plan *plan;
 static struct service_peer peers[N_PEERS];
 static bool has_ended[N_PEERS];
 static char logged[4096];
+static uv_loop_t loop;
+static struct journal *j; /* NULL: nothing is kept */
+static bool kills_always; /* behind each line of a script */
 
 static uint64_t clock_now_us(void *self)
 {
@@ -43,7 +53,11 @@ static uint64_t clock_now_us(void *self)
 
 static void clock_random(void *self, void *out, size_t n_bytes)
 {
+    static unsigned n_drawn;
+
     memset(out, 7, n_bytes);
+    n_drawn++;
+    memcpy(out, &n_drawn, n_bytes < sizeof(n_drawn) ? n_bytes : sizeof(n_drawn));
 }
 
 static const struct env fake_env = {clock_now_us, clock_random, NULL};
@@ -52,7 +66,7 @@ static const struct env fake_env = {clock_now_us, clock_random, NULL};
 
 struct service_agent {
     struct scene *scene;
-    char heard[512];
+    char heard[512], asked[512];
     bool is_asked;
 };
 
@@ -88,13 +102,20 @@ static enum status fake_hear(struct service_agent *a, const char *name, const ch
     return STATUS_OK;
 }
 
+static void fake_take_heard(struct service_agent *a)
+{
+    a->is_asked = true;
+    memcpy(a->asked, a->heard, sizeof(a->heard));
+    a->heard[0] = '\0';
+}
+
 static enum status fake_ask(struct service_agent *a, struct error *err)
 {
     if (agent_status != STATUS_OK)
         return error_because(err, agent_status, agent_reason, NULL,
                              "1024 requests are waiting already");
     ck_assert(!a->is_asked);
-    a->is_asked = true;
+    fake_take_heard(a);
     return STATUS_OK;
 }
 
@@ -113,8 +134,35 @@ static void fake_close(struct service_agent *a)
     free(a);
 }
 
-static const struct service_agents fake_agents = {fake_open, fake_hear, fake_ask, fake_reset,
-                                                  fake_close};
+static void fake_keep(const struct service_agent *a, struct body_writer *w)
+{
+    body_put_u32(w, 7);
+}
+
+static enum status fake_restore(void *self, struct service_agent **out, struct scene *s,
+                                const struct service_pool_plan *pool, struct body_reader *body,
+                                struct error *err)
+{
+    ck_assert_uint_eq(body_take_u32(body), 7);
+    ck_assert_int_eq(body_end(body, err), STATUS_OK);
+    return fake_open(self, out, s, pool, err);
+}
+
+static void fake_go_on(struct service_agent *a, bool is_asked)
+{
+    if (is_asked)
+        fake_take_heard(a);
+}
+
+static const struct service_agents fake_agents = {.open = fake_open,
+                                                  .hear = fake_hear,
+                                                  .ask = fake_ask,
+                                                  .reset = fake_reset,
+                                                  .close = fake_close,
+                                                  .keep = fake_keep,
+                                                  .restore = fake_restore,
+                                                  .go_on = fake_go_on,
+                                                  .leave = fake_close};
 
 static void agent_answers(void)
 {
@@ -122,8 +170,7 @@ static void agent_answers(void)
 
     ck_assert_ptr_nonnull(only_agent);
     ck_assert(only_agent->is_asked);
-    (void)snprintf(text, sizeof(text), "re: %s", only_agent->heard);
-    only_agent->heard[0] = '\0';
+    (void)snprintf(text, sizeof(text), "re: %s", only_agent->asked);
     only_agent->is_asked = false;
     service_answered(only_agent->scene, text);
 }
@@ -144,14 +191,46 @@ static void on_log(void *arg, const char *line, size_t len)
     (void)snprintf(logged, sizeof(logged), "%.*s", (int)len, line);
 }
 
-static void begin_plan(const char *yaml)
+static uint64_t wall_ms(void)
+{
+    return 1700000000000 + now_us / 1000;
+}
+
+/* What was appended is durable, and the callbacks have come. */
+static void settle(void)
+{
+    if (j != NULL)
+        memory_store_settle(j, &loop);
+    if (j != NULL && alarm_of_service.at_us != 0 && alarm_of_service.at_us <= now_us) {
+        alarm_ring(&alarm_of_service);
+        memory_store_settle(j, &loop);
+    }
+}
+
+static void begin_process(bool is_kept)
 {
     const struct service_config config = {.env = &fake_env,
                                           .alarm = &alarm_of_service,
                                           .agents = &fake_agents,
                                           .log = on_log,
-                                          .metadata_path = "talks.metadata"};
-    struct service_config with_plan = config;
+                                          .metadata_path = "talks.metadata",
+                                          .plan = plan};
+
+    alarm_of_service = (struct alarm){.tick = service_tick, .owner = &service};
+    service_init(&service, &config);
+    for (size_t i = 0; i < N_PEERS; i++) {
+        has_ended[i] = false;
+        service_peer_init(&peers[i], &service, on_notify, on_end);
+    }
+    if (!is_kept)
+        return;
+    j = memory_store_open(&loop, 0);
+    service_keep(&service, j, wall_ms);
+    settle();
+}
+
+static void begin_plan_kept(const char *yaml, bool is_kept)
+{
     char path[] = "/tmp/test-service-XXXXXX";
     const int fd = mkstemp(path);
     struct error err;
@@ -167,23 +246,31 @@ static void begin_plan(const char *yaml)
     logged[0] = '\0';
     agent_status = reset_status = STATUS_OK;
     agent_reason = REASON_NONE;
-    alarm_of_service = (struct alarm){.tick = service_tick, .owner = &service};
-    with_plan.plan = plan;
-    service_init(&service, &with_plan);
-    for (size_t i = 0; i < N_PEERS; i++) {
-        has_ended[i] = false;
-        service_peer_init(&peers[i], &service, on_notify, on_end);
-    }
+    store.n = 0;
+    begin_process(is_kept);
+}
+
+static void begin_plan(const char *yaml)
+{
+    begin_plan_kept(yaml, false);
+}
+
+static void end_process(void)
+{
+    service_end(&service);
+    ck_assert_uint_eq(service.n_users.held + service.bytes.held, 0);
+    ck_assert_uint_eq(service.n_waiting + service.n_tasks + n_agents, 0);
+    if (j != NULL)
+        memory_store_close(j, &loop);
+    j = NULL;
+    service_deinit(&service);
 }
 
 static void end_plan(void)
 {
     for (size_t i = 0; i < N_PEERS; i++)
         service_peer_close(&peers[i]);
-    service_end(&service);
-    ck_assert_uint_eq(service.n_users.held + service.bytes.held, 0);
-    ck_assert_uint_eq(service.n_waiting + service.n_tasks + n_agents, 0);
-    service_deinit(&service);
+    end_process();
     service_plan_close(plan);
 }
 
@@ -213,6 +300,58 @@ static void message_text(char *out, size_t size, const struct service_message *m
         (void)snprintf(out + at, size - at, " %s", m->payload);
 }
 
+static const char *secret_of(size_t peer)
+{
+    static char id[] = "secret-of-person-A";
+
+    id[sizeof(id) - 2] = (char)('A' + peer);
+    return id;
+}
+
+/* The person comes back, without saying anything that counts: too long a text is only answered. */
+static void come_back(size_t peer)
+{
+    static char text[SERVICE_TEXT_MAX_BYTES + 2];
+    struct service_message *m;
+    struct service_user *u;
+    struct error err;
+
+    memset(text, 'x', sizeof(text) - 1);
+    ck_assert_int_eq(service_peer_said(&peers[peer], secret_of(peer), text, NULL, &err), STATUS_OK);
+    u = peers[peer].user;
+    m = container_of(list_last(&u->untaken), struct service_message, link);
+    ck_assert_str_eq(m->text, "This message is too long: it was not delivered.");
+    list_remove(&m->link);
+    service_message_unkeep(u, m);
+    u->untaken_bytes -= m->size_bytes;
+    shared_limit_give(&service.bytes, 0, m->size_bytes);
+    free(m);
+}
+
+/* The process is killed: nothing that it does from now on comes into the journal. */
+static void kill_process(void)
+{
+    bool was_there[N_PEERS];
+
+    for (size_t i = 0; i < N_PEERS; i++)
+        was_there[i] = peers[i].user != NULL && peers[i].user->has_id;
+    store.is_dead = true;
+    end_process();
+    store.is_dead = false;
+    begin_process(true);
+    for (size_t i = 0; i < N_PEERS; i++)
+        if (was_there[i])
+            come_back(i);
+}
+
+static bool nobody_is_told(void)
+{
+    for (size_t i = 0; i < N_PEERS; i++)
+        if (service_peer_next(&peers[i]) != NULL)
+            return false;
+    return true;
+}
+
 static void expect(const char *line, struct service_peer *p, const char *wanted)
 {
     const struct service_message *m = service_peer_next(p);
@@ -228,9 +367,9 @@ static void play_line(const char *line)
 {
     const bool is_person = line[0] >= 'A' && line[0] < 'A' + N_PEERS;
     struct service_peer *p = is_person ? &peers[line[0] - 'A'] : NULL;
-    char id[] = "secret-of-person-A";
     struct error err;
 
+    settle();
     if (line[0] == '+') {
         pass_s((unsigned)strtoul(line + 1, NULL, 10));
     } else if (line[0] == '*') {
@@ -238,11 +377,14 @@ static void play_line(const char *line)
     } else if (line[0] == '!') {
         (void)error_set(&err, STATUS_UNAVAILABLE, "the device is gone");
         service_agent_failed(only_agent->scene, &err);
+    } else if (line[0] == '#') {
+        kill_process();
     } else if (!is_person) {
         ck_abort_msg("no line of a script: %s", line);
     } else if (line[1] == '>') {
-        id[sizeof(id) - 2] = line[0];
-        ck_assert_int_eq(service_peer_said(p, line[0] >= 'E' ? id : NULL, line + 3, NULL, &err),
+        ck_assert_int_eq(service_peer_said(p,
+                                           line[0] >= 'E' ? secret_of((size_t)(p - peers)) : NULL,
+                                           line + 3, NULL, &err),
                          STATUS_OK);
     } else if (line[1] == '<') {
         expect(line, p, line + 3);
@@ -273,16 +415,50 @@ static void play(const char *script)
             if (*c == '\x01')
                 *c = '\n';
         play_line(line);
+        settle();
+        if (kills_always && nobody_is_told())
+            kill_process();
         now_us += 1000000; /* nobody writes faster */
         script += len + (script[len] == '\n');
     }
 }
 
+/* The script with other people, who have an id. NULL: that is not the same. */
+static char *script_of_known(const char *script)
+{
+    char *known = strdup(script);
+    bool is_begin = true;
+
+    for (char *c = known; *c != '\0'; c++) {
+        if (is_begin && c[0] >= 'A' && c[0] < 'A' + N_PEERS && (c[0] >= 'E' || c[1] == '-')) {
+            free(known);
+            return NULL;
+        }
+        if (is_begin && c[0] >= 'A' && c[0] < 'E')
+            c[0] = (char)(c[0] + 4);
+        is_begin = *c == '\n';
+    }
+    return known;
+}
+
 static void run(const char *yaml, const char *script)
 {
+    char *known = script_of_known(script);
+    char was_logged[sizeof(logged)];
+
     begin_plan(yaml);
     play(script);
     end_plan();
+    if (known == NULL)
+        return;
+    memcpy(was_logged, logged, sizeof(logged));
+    begin_plan_kept(yaml, true);
+    kills_always = true;
+    play(known);
+    kills_always = false;
+    end_plan();
+    ck_assert_str_eq(logged, was_logged);
+    free(known);
 }
 
 /* --- ParlAI's demos, by their own files --- */
@@ -672,12 +848,10 @@ START_TEST(test_listener)
               "B> yes. max, what do you think?\nA< Agent_1: yes. max, what do you think?\n"
               "A> Max?\nB< Ann: Max?\n"
               "*\n"
-              "A< Max: re: Ann: to the maximum, Bob | Agent_1: yes. max, what do you think? | "
-              "Ann: Max?\n"
-              "B< Max: re: Ann: to the maximum, Bob | Agent_1: yes. max, what do you think? | "
-              "Ann: Max?\n"
+              "A< Max: re: Ann: to the maximum, Bob | Agent_1: yes. max, what do you think?\n"
+              "B< Max: re: Ann: to the maximum, Bob | Agent_1: yes. max, what do you think?\n"
               "*\n"
-              "A< Max: re: \nB< Max: re: \n"
+              "A< Max: re: Ann: Max?\nB< Max: re: Ann: Max?\n"
               "B-\n"
               "A< Agent_1 has left.\n"
               "A> max\n!\n"
@@ -895,29 +1069,174 @@ static enum status meet_once(void *arg)
             break;
         rc = service_peer_said(p, says[i][0] == 'E' ? "secret-of-person-E" : NULL, says[i] + 2,
                                NULL, &err);
+        settle();
         now_us += 1000000;
         if (only_agent != NULL && only_agent->is_asked)
             agent_answers();
     }
     service_peer_close(&peers[0]);
     service_peer_close(&peers[4]);
+    settle();
     pass_s(SERVICE_GRACE_S);
+    settle();
     ck_assert_uint_eq(service.n_users.held + service.bytes.held + service.n_waiting, 0);
     ck_assert_uint_eq(service.n_tasks + n_agents, 0);
     return rc;
 }
 
+/* --- what a later process has --- */
+
+#define PAIR                                                                                   \
+    OWN "tasks:\n"                                                                             \
+        "  pair: {task_world: relay, agents_required: 2, timeout: 60, notice: 20, idle: 50,\n" \
+        "         onboard_world: form, ask: [{key: name, text: Who?}, {key: age, text: Age?}]}\n"
+#define PAIR_MENU "Welcome. Choose what to do. [pair]\n"
+
+/* A kill takes back what was not durable, and nobody was told of it. */
+START_TEST(test_not_durable)
+{
+    struct error err;
+
+    begin_plan_kept(PAIR, true);
+    play("E> hi\nE< " PAIR_MENU "E> pair\nE< Who?\n");
+    settle();
+    store.is_dead = true;
+    ck_assert_int_eq(service_peer_said(&peers[4], NULL, "Eve", NULL, &err), STATUS_OK);
+    ck_assert_ptr_null(service_peer_next(&peers[4]));
+    play("#\nE=onboarding\nE> Eva\nE< Age?\nE> 9\nE=waiting\n");
+    end_plan();
+}
+END_TEST
+
+/* What a person has not got when the process is killed, or while it is away, it gets later. */
+START_TEST(test_untaken)
+{
+    begin_plan_kept(PAIR, true);
+    play("E> hi\nF> hi\n#\nE< " PAIR_MENU "F< " PAIR_MENU "E> pair\nF> pair\n#\nE< Who?\nF< Who?\n"
+         "E> Eve\nF> Fay\nE< Age?\nF< Age?\nE> 1\nF> 2\nE=task\nF=task\n"
+         "E-\nF> one\nF> two\n#\nF> three\nE> hello\nF< hello\n#\nE< one\nE< two\n#\nE< three\n"
+         "E=task\nF> [DONE]\nE< The other agent has ended the chat.\nE< " PAIR_MENU
+         "F< " PAIR_MENU);
+    ck_assert_uint_eq(store.n, 2);
+    play("E-\nF-\n+11\nE=gone\n");
+    settle();
+    ck_assert_uint_eq(store.n, 0);
+    end_plan();
+}
+END_TEST
+
+/* The wall clock goes on while there is no process: a notice, a time-out, a silent task. The grace
+ * of people begins anew. */
+START_TEST(test_deadlines_go_on)
+{
+    begin_plan_kept(PAIR, true);
+    play("E> hi\nE< " PAIR_MENU "E> pair\nE< Who?\nE> Eve\nE< Age?\nE> 1\nE=waiting\n");
+    settle();
+    store.is_dead = true;
+    now_us += 30 * 1000000;
+    play("#\nE< " NOTICE
+         "E=waiting\n+15\nE=waiting\n+20\nE< Nobody was found to pair you with.\nE< " PAIR_MENU
+         "F> hi\nF< " PAIR_MENU
+         "F> pair\nF< Who?\nE> pair\nE< Who?\nF> Fay\nF< Age?\nF> 1\nE> Eve\nE< Age?\nE> 1\n"
+         "E=task\nF=task\n");
+    settle();
+    store.is_dead = true;
+    now_us += 60 * 1000000;
+    play("#\nE< Nobody has said anything for 50 seconds: this is over.\nE< " PAIR_MENU
+         "F< Nobody has said anything for 50 seconds: this is over.\nF< " PAIR_MENU "F-\n");
+    settle();
+    kill_process();
+    play("E=overworld\n+6\nF> hello\nF< Please choose one of these. [pair]\nF=overworld\n");
+    end_plan();
+}
+END_TEST
+
+/* Who has no id, or does not come back, has left; and what the plan has no more is closed. */
+START_TEST(test_left_meanwhile)
+{
+    begin_plan_kept(PAIR, true);
+    play("E> hi\nE< " PAIR_MENU "E> pair\nE< Who?\nE> Eve\nE< Age?\nE> 1\n"
+         "A> hi\nA< " PAIR_MENU "A> pair\nA< Who?\nA> Ann\nA< Age?\nA> 1\nA=task\nE=task\n"
+         "#\nE< The other agent has ended the chat.\nE< " PAIR_MENU "A=gone\nE> pair\nE< Who?\n");
+    settle();
+    plan->pools[0].onboarding.n_questions = 0;
+    play("#\nE< Sorry, this world closed. Returning to overworld.\nE< " PAIR_MENU "E=overworld\n");
+    end_plan();
+}
+END_TEST
+
+/* While the journal cannot be written nobody is told anything, and what people say is not taken. */
+START_TEST(test_full_disk)
+{
+    begin_plan_kept(PAIR, true);
+    play("E> hi\nE< " PAIR_MENU "E> pair\nE< Who?\n");
+    store.is_full = true;
+    play(
+        "E> Eve\nE=onboarding\nE> Eva\n"
+        "E< The journal cannot be written now: this message was not delivered. Please say it again "
+        "later.\nE=onboarding\n");
+    store.is_full = false;
+    pass_s(SERVICE_RETRY_MS / 1000);
+    play("E< Age?\nE> 1\nE=waiting\n#\nE=waiting\n");
+    ck_assert_str_eq(service_user_answer(peers[4].user, "name"), "Eve");
+    end_plan();
+}
+END_TEST
+
+/* Nobody comes before the journal has answered. */
+START_TEST(test_unread)
+{
+    struct error err;
+
+    store.is_failing = true;
+    begin_plan_kept(PAIR, true);
+    ck_assert_int_eq(service_peer_said(&peers[4], NULL, "hi", NULL, &err), STATUS_UNAVAILABLE);
+    store.is_failing = false;
+    pass_s(SERVICE_RETRY_MS / 1000);
+    play("E> hi\nE< " PAIR_MENU);
+    end_plan();
+}
+END_TEST
+
+/* A damaged thing is left out, whatever bytes it has: the rest is read. */
+START_TEST(test_damaged)
+{
+    static struct memory_store whole;
+
+    begin_plan_kept(PAIR, true);
+    play("E> hi\nE< " PAIR_MENU "F> hi\nF< " PAIR_MENU "E> pair\nE< Who?\n");
+    settle();
+    whole = store;
+    for (size_t i = 0; i < whole.n; i++)
+        for (size_t at = JOURNAL_SUM_BYTES; at < whole.kept[i].size_bytes; at++) {
+            store = whole;
+            store.kept[i].body[at] ^= 0x5a;
+            journal_put_sum(store.kept[i].body, store.kept[i].size_bytes);
+            kill_process();
+        }
+    end_plan();
+}
+END_TEST
+
 /* Whatever allocation fails, nobody stays in a place that is not there, and nothing stays. */
 START_TEST(test_no_memory)
 {
-    begin_plan(OWN
-               "tasks:\n  pair: {task_world: chat, agents_required: 2, model: m, policy: named,\n"
-               "         agent: Max, onboard_world: form, ask: [{key: name, text: Who?}]}\n");
+    static const char yaml[] =
+        OWN "tasks:\n  pair: {task_world: chat, agents_required: 2, model: m, policy: named,\n"
+            "         agent: Max, onboard_world: form, ask: [{key: name, text: Who?}]}\n";
+
+    begin_plan(yaml);
     ck_assert_int_gt(sweep(meet_once, NULL), 20);
     end_plan();
+    begin_plan_kept(yaml, true);
+    ck_assert_int_gt(sweep(meet_once, NULL), 40);
+    end_plan();
+    ck_assert_uint_eq(store.n, 0);
 }
 END_TEST
 
 SUITE_MAIN("server/service/service", test_overworld_demo, test_chatbot, test_defects,
            test_no_workers, test_own_worlds, test_left_out, test_listener, test_busy,
-           test_backup_before, test_ready, test_full, test_payloads, test_bounds, test_no_memory)
+           test_backup_before, test_ready, test_full, test_payloads, test_bounds, test_not_durable,
+           test_untaken, test_deadlines_go_on, test_left_meanwhile, test_full_disk, test_unread,
+           test_damaged, test_no_memory)
