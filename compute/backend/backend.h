@@ -65,20 +65,23 @@ struct attend_row {
     size_t n_ahead;       /* not 0 only where the type attends_ahead */
 };
 
-/* The positions that the row's token t sees: all before the end, or of those the ones from the
- * first on that a window leaves. */
+/* The first position that is seen where `own` are there, up to a token's own: those of its window
+ * are, or of its chunk, where windows are chunks of the context. window 0: all are. */
+static inline size_t attend_first(size_t own, size_t window, bool is_chunk)
+{
+    if (window == 0)
+        return 0;
+    if (is_chunk)
+        return (own - 1) / window * window;
+    return own > window ? own - window : 0;
+}
+
+/* The position behind the last that the row's token t sees. */
 static inline size_t attend_row_end(const struct attend_row *r, size_t t)
 {
     size_t n_behind = r->n_tokens - t - 1;
 
     return r->pos + t + 1 + (r->n_ahead < n_behind ? r->n_ahead : n_behind);
-}
-
-static inline size_t attend_row_first(const struct attend_row *r, size_t t, size_t window)
-{
-    size_t own = r->pos + t + 1;
-
-    return window > 0 && own > window ? own - window : 0;
 }
 
 /* How queries attend to keys. Scores are the products of a query and the keys, times scale, then
@@ -88,6 +91,9 @@ struct attention {
     float scale;   /* 0: 1/sqrt(head_dim) */
     float cap;     /* 0: none */
     size_t window; /* positions up to its own that a token sees, that included; 0: all of them */
+    /* The window does not move with the token: it sees those of its own of the chunks of so many;
+     * only where the type attends_in_chunks. */
+    bool window_is_chunk;
     /* [n_heads] a further score of each head, neither scaled nor capped, whose value is 0; only
      * where the type attends_to_sinks. NULL: none */
     const struct weight *sinks;
@@ -157,7 +163,7 @@ struct backend_type {
     const char *name;
     size_t size; /* of the backend's struct, whose first member is struct backend */
     bool has_fast_math;
-    bool attends_to_sinks, has_unlike_layers, attends_ahead;
+    bool attends_to_sinks, has_unlike_layers, attends_ahead, attends_in_chunks;
 
     /* Optional: this type has only a name; load finds the whole type in a library, which may be
      * missing. Any thread. */

@@ -321,15 +321,15 @@ static size_t seen(const struct attend_token *t, size_t span)
 }
 
 /* The first position that a token sees. */
-static size_t first_seen(const struct attend_token *t, size_t window)
+static size_t first_seen(const struct attend_block *b, const struct attend_token *t)
 {
-    return window > 0 && t->own > window ? t->own - window : 0;
+    return attend_first(t->own, b->window, b->window_is_chunk);
 }
 
 /* Positions of the span that lie before those. */
-static size_t unseen(const struct attend_token *t, size_t window, size_t span)
+static size_t unseen(const struct attend_block *b, const struct attend_token *t, size_t span)
 {
-    size_t first = first_seen(t, window);
+    size_t first = first_seen(b, t);
 
     return first > span ? (first - span < SPAN ? first - span : SPAN) : 0;
 }
@@ -764,7 +764,7 @@ static void attend_run(const struct attend_block *b, struct attend_scratch *s, s
     for (struct query *u = s->queries + begin * b->n_sharing; u < s->queries + end * b->n_sharing;
          u++) {
         u->n_here = seen(u->token, s->span.first);
-        u->skip = unseen(u->token, b->window, s->span.first);
+        u->skip = unseen(b, u->token, s->span.first);
         if (u->n_here > u->skip)
             tile[n++] = u;
         if (n == TILE) {
@@ -834,7 +834,7 @@ void ATTEND_NAME(attend)(const struct attend_block *b)
         s.queries[i] = (struct query){.token = t, .q = q, .out = b->out + at, .cap = b->cap};
         begin_sums(b, i, &s.queries[i]);
         s.queries[i].unit = round_query(b, b->q + at, q);
-        s.queries[i].first = first_seen(t, b->window) / SPAN * SPAN;
+        s.queries[i].first = first_seen(b, t) / SPAN * SPAN;
         begin = s.queries[i].first < begin ? s.queries[i].first : begin;
         end = t->n > end ? t->n : end;
     }
@@ -851,7 +851,7 @@ void ATTEND_NAME(attend_merge)(const struct attend_block *b)
         struct query *tile = &u;
 
         begin_sums(b, i, &u);
-        u.first = first_seen(u.token, b->window) / SPAN * SPAN;
+        u.first = first_seen(b, u.token) / SPAN * SPAN;
         for (size_t span = u.first; span < u.token->n; span += SPAN) {
             u.y = span_of(b, i, span);
             u.max_here = u.y[b->kv.padded_dim];

@@ -297,6 +297,7 @@ const struct backend_type cpu_backend = {
     .scale_rows = cpu_scale_rows,
     .attends_to_sinks = true,
     .attends_ahead = true,
+    .attends_in_chunks = true,
     .has_unlike_layers = true,
     .layer_norm = cpu_layer_norm,
     .activate = cpu_activate,

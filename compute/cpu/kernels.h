@@ -167,12 +167,13 @@ struct attend_block {
     size_t head; /* of keys and values */
     size_t n_sharing, n_tokens;
     const struct attend_token *tokens;
-    size_t begin, end;  /* positions, in whole spans; those that a token does not see are ignored */
-    size_t window;      /* positions up to its own that a token sees; 0: all of them */
-    float factor;       /* attend_factor */
-    float cap;          /* of scores, times log2 e; 0: none */
-    const float *sinks; /* [n_sharing] as struct attention's, of these heads; NULL: none */
-    const float *q;     /* row 0 */
+    size_t begin, end; /* positions, in whole spans; those that a token does not see are ignored */
+    size_t window;     /* positions up to its own that a token sees; 0: all of them */
+    bool window_is_chunk; /* as of struct attention */
+    float factor;         /* attend_factor */
+    float cap;            /* of scores, times log2 e; 0: none */
+    const float *sinks;   /* [n_sharing] as struct attention's, of these heads; NULL: none */
+    const float *q;       /* row 0 */
     float *out;
     size_t stride; /* of a row */
     float *spans;  /* NULL, or [n_tokens * n_sharing][n_spans][attend_span_floats] */

@@ -612,6 +612,7 @@ static void attend_piece(void *arg, size_t begin, size_t end)
             .begin = i->begin,
             .end = i->end,
             .window = a->how->window,
+            .window_is_chunk = a->how->window_is_chunk,
             .factor = a->factor,
             .cap = a->how->cap * SCALAR_LOG2_E,
             .sinks = a->sinks != NULL ? a->sinks + skip / a->kv.head_dim : NULL,

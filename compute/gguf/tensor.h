@@ -19,6 +19,8 @@ enum tensor_form {
     TENSOR_PARTS,   /* parts of n_part_rows each lie in places of their own */
     TENSOR_STRIDED, /* its numbers lie in one place, at strides */
     TENSOR_MULTIPLIED, /* they are the file's, as F32 and multiplied by factors */
+    TENSOR_TURNED,     /* of each part of the file's rows some, as F32, columns before rows */
+    TENSOR_SOME,       /* of each part of the file's rows some */
 };
 
 /* How the bytes of TENSOR_PARTS become its type. */
@@ -40,6 +42,11 @@ struct tensor_strides {
     size_t part, row, col;
 };
 
+/* The file's rows that are taken of each part of so many, for TENSOR_TURNED and TENSOR_SOME. */
+struct tensor_taken {
+    size_t n_rows, first, n;
+};
+
 /* What rows before `until` are multiplied by, and behind those of the factor before. */
 struct tensor_factor {
     size_t until;
@@ -58,15 +65,16 @@ struct tensor {
     const struct gguf *file; /* and where in it */
     uint64_t file_at;
     enum tensor_form form;
-    enum dtype file_type; /* TENSOR_WIDE, TENSOR_STRIDED, TENSOR_MULTIPLIED: the file's */
+    enum dtype file_type; /* of all forms but PLAIN, PAIRS and PARTS: the file's */
     float add;            /* TENSOR_WIDE: to each number */
     bool is_decay;        /* TENSOR_WIDE: -e^ each number */
     size_t head_dim;      /* even: of a head whose pairs are adjacent. TENSOR_WIDE: 0 for none */
     const struct tensor_part *parts; /* TENSOR_PARTS */
-    size_t n_part_rows;              /* TENSOR_PARTS, TENSOR_STRIDED */
+    size_t n_part_rows;              /* TENSOR_PARTS, TENSOR_STRIDED, TENSOR_TURNED, TENSOR_SOME */
     size_t
         first_row; /* of all forms but PLAIN and WIDE: that row of the whole is this one's first */
     struct tensor_strides strides;
+    struct tensor_taken taken;
     struct tensor_factor
         factors[TENSOR_N_FACTORS]; /* TENSOR_MULTIPLIED; the last is for the rest */
     enum tensor_source source;     /* TENSOR_PARTS */

@@ -232,6 +232,57 @@ static enum status copy_multiplied(const struct tensor *t, size_t first, size_t 
     return rc;
 }
 
+/* Row `row` of what is taken of part `part`. */
+static uint64_t place_of_taken(const struct tensor *t, size_t part, size_t row, size_t row_bytes)
+{
+    return t->file_at + (part * t->taken.n_rows + t->taken.first + row) * row_bytes;
+}
+
+static enum status copy_some(const struct tensor *t, size_t first, size_t n, uint8_t *to,
+                             struct error *err)
+{
+    const size_t row_bytes = dtype_row_bytes(t->type, t->n_cols);
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; i < n && rc == STATUS_OK; i++) {
+        const size_t row = t->first_row + first + i;
+
+        rc = gguf_copy(t->file,
+                       place_of_taken(t, row / t->n_part_rows, row % t->n_part_rows, row_bytes),
+                       row_bytes, to + i * row_bytes, err);
+    }
+    return rc;
+}
+
+/* Of each of a part's rows in the file some columns, which are rows here. */
+static enum status copy_turned(const struct tensor *t, size_t first, size_t n, float *to,
+                               struct error *err)
+{
+    const size_t row_bytes = dtype_row_bytes(t->file_type, t->n_part_rows);
+    void *room = try_alloc(row_bytes, 1);
+    float *values = try_alloc(t->n_part_rows, sizeof(*values));
+    enum status rc =
+        room == NULL || values == NULL ? error_no_memory(err, row_bytes, "a weight") : STATUS_OK;
+
+    for (size_t i = 0, some; i < n && rc == STATUS_OK; i += some) {
+        const size_t row = t->first_row + first + i, within = row % t->n_part_rows;
+        const size_t left = t->n_part_rows - within;
+
+        some = n - i < left ? n - i : left;
+        for (size_t c = 0; c < t->n_cols && rc == STATUS_OK; c++) {
+            rc = gguf_copy(t->file, place_of_taken(t, row / t->n_part_rows, c, row_bytes),
+                           row_bytes, room, err);
+            if (rc == STATUS_OK)
+                dtype_decode(t->file_type, room, t->n_part_rows, values);
+            for (size_t k = 0; k < some && rc == STATUS_OK; k++)
+                to[(i + k) * t->n_cols + c] = values[within + k];
+        }
+    }
+    free(values);
+    free(room);
+    return rc;
+}
+
 enum status gguf_copy_formed(const struct tensor *t, size_t first, size_t n, void *to,
                              struct error *err)
 {
@@ -243,5 +294,9 @@ enum status gguf_copy_formed(const struct tensor *t, size_t first, size_t n, voi
         return copy_multiplied(t, first, n, to, err);
     if (t->form == TENSOR_STRIDED)
         return copy_strided(t, first, n, to, err);
+    if (t->form == TENSOR_SOME)
+        return copy_some(t, first, n, to, err);
+    if (t->form == TENSOR_TURNED)
+        return copy_turned(t, first, n, to, err);
     return n == 0 ? STATUS_OK : copy_vector(t, to, err);
 }

@@ -174,14 +174,18 @@ enum status experts_open_tables(struct transformer *m, struct error *err)
     t->first = try_alloc(s->n_experts + 1, sizeof(*t->first));
     t->rows = try_alloc(n_chosen, sizeof(*t->rows));
     t->factors = try_alloc(n_chosen, sizeof(*t->factors));
-    if (t->host_scores == NULL || t->shared_shares == NULL || t->all_rows == NULL ||
-        t->chosen == NULL || t->shares == NULL || t->first == NULL || t->rows == NULL ||
-        t->factors == NULL || !open_room(m, &t->normed, s->width) ||
-        !open_room(m, &t->gathered, s->width) || !open_room(m, &t->output, s->width) ||
-        !open_room(m, &t->scores, s->n_experts) || !open_room(m, &t->shared_scores, 1))
+    t->ones = s->arch->weighs_inputs ? try_alloc(n_chosen, sizeof(*t->ones)) : NULL;
+    if ((s->arch->weighs_inputs && t->ones == NULL) || t->host_scores == NULL ||
+        t->shared_shares == NULL || t->all_rows == NULL || t->chosen == NULL || t->shares == NULL ||
+        t->first == NULL || t->rows == NULL || t->factors == NULL ||
+        !open_room(m, &t->normed, s->width) || !open_room(m, &t->gathered, s->width) ||
+        !open_room(m, &t->output, s->width) || !open_room(m, &t->scores, s->n_experts) ||
+        !open_room(m, &t->shared_scores, 1))
         return error_no_memory(err, 3 * n * s->width * sizeof(float), "the experts of a step");
     for (size_t i = 0; i < n; i++)
         t->all_rows[i] = (uint32_t)i;
+    for (size_t i = 0; t->ones != NULL && i < n_chosen; i++)
+        t->ones[i] = 1.0f;
     return STATUS_OK;
 }
 
@@ -200,6 +204,7 @@ void experts_close_tables(struct transformer *m)
     free(t->first);
     free(t->rows);
     free(t->factors);
+    free(t->ones);
     *t = (struct expert_tables){0};
 }
 
@@ -254,9 +259,11 @@ static void run_expert(struct transformer *m, const struct model_network *f, siz
     const struct input in = {.x = t->gathered};
 
     op->gather(m->backend, t->normed, t->rows + first, n, m->shape.width, t->gathered);
+    if (t->ones != NULL)
+        op->scale_rows(m->backend, t->factors + first, n, m->shape.width, t->gathered);
     network_run(m, f, &in, n, true, t->output);
-    op->scatter_add(m->backend, t->output, t->rows + first, t->factors + first, n, m->shape.width,
-                    x);
+    op->scatter_add(m->backend, t->output, t->rows + first,
+                    (t->ones != NULL ? t->ones : t->factors) + first, n, m->shape.width, x);
 }
 
 /* x += the expert that all rows use. */

@@ -88,6 +88,8 @@ static const struct {
     {"attention.causal", RULE_TRUE, 0},
     {"attention.scale", RULE_SCALE, KEYS_ATTENTION_SCALE},
     {"attention.temperature_scale", RULE_ZERO, KEYS_QUERY_TEMPERATURE},
+    {"attention.temperature_length", RULE_UNKNOWN, KEYS_TEMPERATURE_LENGTH},
+    {"attention.norms_heads", RULE_UNKNOWN, KEYS_TEMPERATURE_LENGTH},
     {"attention.sliding_window", RULE_WINDOW, KEYS_WINDOW | KEYS_WINDOW_IGNORED},
     {"attention.sliding_window_pattern", RULE_UNKNOWN, KEYS_WINDOW | KEYS_WINDOW_IGNORED},
     {"attn_logit_softcapping", RULE_ZERO, KEYS_ATTENTION_CAP},

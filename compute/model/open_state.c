@@ -83,7 +83,8 @@ static enum status open_all_ones(struct transformer *m, struct error *err)
 
     for (size_t i = 0; i < m->shape.n_layers; i++)
         widths[transformer_is_windowed(&m->shape, i)] = m->shape.layers[i].head_dim;
-    for (size_t i = 0; m->shape.arch->norms_values && i < 2 && rc == STATUS_OK; i++)
+    for (size_t i = 0;
+         (m->shape.arch->norms_values || m->shape.norms_rotated) && i < 2 && rc == STATUS_OK; i++)
         rc = open_ones(m, &m->ones[i], widths[i], err);
     return rc;
 }

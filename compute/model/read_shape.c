@@ -17,6 +17,7 @@
 
 enum {
     MAX_HEADS = 1024,
+    LEAST_HEAD_DIM = 2, /* of pages that hold nothing */
     MAX_WIDTH = 1 << 17,
     MAX_TAPS = 16,
     MAX_LATENT_WIDTH = 1 << 18, /* of all heads' queries in the latent space */
@@ -29,8 +30,12 @@ static enum status read_head_count(struct transformer_shape *s, const struct ggu
                                    struct error *err)
 {
     const struct arch *a = s->arch;
-    enum status rc = numbers_read_size(&s->n_heads, g, a, "attention.head_count", MAX_HEADS, err);
+    enum status rc;
 
+    s->n_heads = s->n_kv_heads = 1;
+    if (a->never_attends)
+        return STATUS_OK;
+    rc = numbers_read_size(&s->n_heads, g, a, "attention.head_count", MAX_HEADS, err);
     if (rc != STATUS_OK)
         return rc;
     s->n_kv_heads = s->n_heads;
@@ -65,7 +70,26 @@ static enum status read_rotated(struct transformer_shape *s, const struct gguf *
     return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
 
-/* Old files have keys and values of every head, and lack these keys. */
+/* The widths of a head's keys and values in files that have them for each head, by one tensor. */
+static enum status read_whole_heads(struct transformer_shape *s, size_t *ret_key_dim,
+                                    const struct gguf *g, struct error *err)
+{
+    const struct tensor *ignored;
+    enum status rc = gguf_tensor(g, "blk.0.attn_kv_b.weight", &ignored, err);
+
+    if (rc != STATUS_OK)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "%s: neither key '%s.attention.key_length_mla' nor tensor "
+                         "'blk.0.attn_kv_b.weight' is there: convert the model again",
+                         gguf_path(g), s->arch->name);
+    s->value_dim = s->width / s->n_heads;
+    s->n_kv_heads = 1; /* as keys and values are kept here */
+    rc = numbers_read_size(ret_key_dim, g, s->arch, "attention.key_length", MAX_WIDTH, err);
+    return rc == STATUS_OK ? numbers_read_optional_size(&s->value_dim, g, s->arch,
+                                                        "attention.value_length", MAX_WIDTH, err)
+                           : rc;
+}
+
 static enum status read_latent_heads(struct transformer_shape *s, const struct gguf *g,
                                      struct error *err)
 {
@@ -83,11 +107,8 @@ static enum status read_latent_heads(struct transformer_shape *s, const struct g
     rc = numbers_read_size(&key_dim, g, a, "attention.key_length_mla", MAX_WIDTH, err);
     if (rc == STATUS_OK)
         rc = numbers_read_size(&s->value_dim, g, a, "attention.value_length_mla", MAX_WIDTH, err);
-    if (rc == STATUS_NOT_FOUND)
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "%s: keys and values are stored for each head, as old converters did it: "
-                         "convert the model again",
-                         gguf_path(g));
+    else if (rc == STATUS_NOT_FOUND)
+        rc = read_whole_heads(s, &key_dim, g, err);
     if (rc != STATUS_OK)
         return rc;
     s->head_dim = s->latent_rank + s->n_rotated;
@@ -112,6 +133,9 @@ static enum status read_heads(struct transformer_shape *s, const struct gguf *g,
         return rc;
     if ((a->keys & KEYS_LATENT) != 0)
         return read_latent_heads(s, g, err);
+    s->head_dim = LEAST_HEAD_DIM;
+    if (a->never_attends)
+        return STATUS_OK;
     s->head_dim = s->width / s->n_heads;
     rc = numbers_read_optional_size(&s->head_dim, g, a, "attention.key_length", MAX_WIDTH, err);
     if (rc != STATUS_OK)
@@ -178,7 +202,9 @@ static enum status read_logit_factor(struct transformer_shape *s, const struct g
 {
     const struct arch *a = s->arch;
     unsigned has = a->keys & (KEYS_SCALES | KEYS_LOGIT_FACTOR);
-    float scale = has != 0 ? 0.0f : 1.0f;
+    float scale = has == 0                   ? 1.0f
+                  : a->scale_base_width == 0 ? 0.0f
+                                             : (float)s->width / (float)a->scale_base_width;
     char key[ARCH_KEY_MAX];
     enum status rc = read_factor_if(&scale, has, g, a, "logit_scale", err);
 
@@ -218,6 +244,10 @@ static enum status read_factors(struct transformer_shape *s, const struct gguf *
         return rc;
     s->embedding_scale = a->embeds_by_width ? sqrtf((float)s->width) : 1.0f;
     s->residual_scale = 1.0f;
+    if (a->scale_base_width > 0) {
+        s->embedding_scale = a->scale_embedding;
+        s->residual_scale = a->scale_depth / sqrtf((float)s->n_layers);
+    }
     s->attention_scale = a->scores_unscaled ? 1.0f : 0.0f;
     s->attention_cap = a->attention_cap;
     s->logit_cap = a->logit_cap;
@@ -245,14 +275,33 @@ static enum status read_query_rise(struct transformer_shape *s, const struct ggu
 {
     const struct arch *a = s->arch;
 
-    s->query_every = s->context;
+    s->query_rise = a->unrotated_rise;
+    s->query_ahead = a->unrotated_every > 0;
+    s->query_every = a->unrotated_every > 0 ? a->unrotated_every : s->context;
     if ((a->keys & KEYS_QUERY_TEMPERATURE) == 0)
         return STATUS_OK;
-    if (numbers_read_optional_size(&s->query_every, g, a, "rope.scaling.original_context_length",
+    if (numbers_read_optional_size(&s->query_every, g, a,
+                                   a->unrotated_every > 0 ? "attention.temperature_length"
+                                                          : "rope.scaling.original_context_length",
                                    MAX_CONTEXT, err) != STATUS_OK)
         return err->status;
     return read_factor_if(&s->query_rise, KEYS_QUERY_TEMPERATURE, g, a,
                           "attention.temperature_scale", err);
+}
+
+/* Whether queries and keys are normed without a weight once they are rotated. */
+static enum status read_norms_rotated(struct transformer_shape *s, const struct gguf *g,
+                                      struct error *err)
+{
+    const struct arch *a = s->arch;
+    char key[ARCH_KEY_MAX];
+    enum status rc;
+
+    s->norms_rotated = a->norms_rotated && s->n_experts != a->experts_unnormed;
+    if (!a->norms_rotated)
+        return STATUS_OK;
+    rc = gguf_get_bool(g, arch_key(key, a, "attention.norms_heads"), &s->norms_rotated, err);
+    return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
 
 /* Of so many layers all but the last have the window; 0: all have it. */
@@ -341,10 +390,12 @@ static enum status read_layers(struct transformer_shape *s, const struct gguf *g
 static enum status read_ffn_width(struct transformer_shape *s, const struct gguf *g,
                                   struct error *err)
 {
-    enum status rc =
-        numbers_read_greatest(&s->ffn_width, g, s->arch, "feed_forward_length", s->n_layers,
-                              s->arch->has_halves ? 0 : 1, MAX_FFN_WIDTH, err);
+    enum status rc;
 
+    if (s->arch->never_attends)
+        return STATUS_OK;
+    rc = numbers_read_greatest(&s->ffn_width, g, s->arch, "feed_forward_length", s->n_layers,
+                               s->arch->has_halves ? 0 : 1, MAX_FFN_WIDTH, err);
     if (rc == STATUS_NOT_FOUND && (s->arch->keys & KEYS_EXPERTS) != 0 &&
         numbers_read_size(&s->ffn_width, g, s->arch, "expert_feed_forward_length", MAX_FFN_WIDTH,
                           err) == STATUS_OK)
@@ -414,7 +465,10 @@ static enum status read_each_layer(struct transformer_shape *s, const struct ggu
 
         l->head_dim = (uint16_t)(transformer_is_windowed(s, i) ? window_head_dim : s->head_dim);
         l->n_kv_heads =
-            (uint16_t)numbers_of_layer(g, a, "attention.head_count_kv", i, s->n_kv_heads);
+            a->never_attends ? 0
+            : s->latent_rank > 0
+                ? 1
+                : (uint16_t)numbers_of_layer(g, a, "attention.head_count_kv", i, s->n_kv_heads);
         if (transformer_recurs(s, i)) /* of a delta net; of others it is not known yet */
             l->n_kv_heads = 0;
         l->ffn_width = (uint32_t)ffn_width_of(s, g, i);
@@ -481,7 +535,8 @@ static enum status read_numbers(struct transformer_shape *s, const struct gguf *
     if ((rc = read_each_layer(s, g, err)) != STATUS_OK)
         return rc;
     read_parallel(s, g);
-    return read_vocab_size(s, g, err);
+    rc = read_norms_rotated(s, g, err);
+    return rc == STATUS_OK ? read_vocab_size(s, g, err) : rc;
 }
 
 static enum status shape_check_tensors(const struct transformer_shape *s, const struct gguf *g,

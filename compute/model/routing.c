@@ -130,18 +130,21 @@ void routing_choose(const struct transformer_shape *s, const float *bias, float 
                     uint32_t *chosen, float *shares)
 {
     const bool is_top = s->routing == ROUTING_TOP_SOFTMAX;
+    const bool is_top_sigmoid = s->routing == ROUTING_TOP_SIGMOID;
 
     if (s->routing == ROUTING_ONE_BY_ONE) {
         choose_one_by_one(s, scores, chosen, shares);
         return;
     }
-    if (!is_top)
+    if (!is_top && !is_top_sigmoid)
         to_probabilities(s, scores);
     if (s->n_expert_groups > 0)
         leave_best_groups(s, bias, scores);
     for (size_t i = 0; i < s->n_experts_used; i++) {
         chosen[i] = (uint32_t)best_expert(scores, bias, 0, s->n_experts, chosen, i);
-        shares[i] = is_top ? scalar_exp(scores[chosen[i]] - scores[chosen[0]]) : scores[chosen[i]];
+        shares[i] = is_top           ? scalar_exp(scores[chosen[i]] - scores[chosen[0]])
+                    : is_top_sigmoid ? scalar_sigmoid(scores[chosen[i]])
+                                     : scores[chosen[i]];
     }
     scale_shares(s, shares);
 }

@@ -29,7 +29,7 @@ struct tokens {
 /* What the query at a position is multiplied by. */
 static float query_factor(const struct transformer_shape *s, size_t pos)
 {
-    return 1.0f + s->query_rise * logf(1.0f + (float)(pos / s->query_every));
+    return 1.0f + s->query_rise * logf(1.0f + (float)((pos + s->query_ahead) / s->query_every));
 }
 
 /* Adds the last n tokens of a row, whose tokens are laid out, to the wanted ones. */
@@ -140,11 +140,16 @@ static void norm_heads(struct transformer *m, size_t layer, enum transformer_par
 static void rotate_heads(struct transformer *m, size_t layer, const struct tokens *t,
                          size_t n_heads, struct buffer *x)
 {
-    struct rope rope = transformer_is_windowed(&m->shape, layer) ? m->ropes.windowed : m->ropes.all;
+    const bool is_windowed = transformer_is_windowed(&m->shape, layer);
+    struct rope rope = is_windowed ? m->ropes.windowed : m->ropes.all;
+    const struct input in = normed_input(m, x, m->ones[is_windowed]);
 
     rope.n_heads = n_heads;
-    if (transformer_rotates(&m->shape, layer))
-        m->backend->type->rope(m->backend, &rope, t->positions, t->n, x);
+    if (!transformer_rotates(&m->shape, layer))
+        return;
+    m->backend->type->rope(m->backend, &rope, t->positions, t->n, x);
+    if (m->shape.norms_rotated)
+        m->backend->type->norm(m->backend, &in, t->n * n_heads, m->shape.layers[layer].head_dim, x);
 }
 
 /* Where the products of queries go. */
@@ -180,8 +185,9 @@ static void finish_values(struct transformer *m, size_t layer, size_t n)
 {
     const struct backend_type *op = m->backend->type;
     const struct shape_layer *l = &m->shape.layers[layer];
-    const struct input in =
-        normed_input(m, m->v, m->ones[transformer_is_windowed(&m->shape, layer)]);
+    const struct input in = normed_input(
+        m, m->v,
+        m->shape.arch->norms_values ? m->ones[transformer_is_windowed(&m->shape, layer)] : NULL);
     size_t width = l->n_kv_heads * (size_t)l->head_dim;
 
     if (m->layers[layer].parts[PART_V] == NULL)
@@ -213,7 +219,8 @@ static void rotate_queries(struct transformer *m, size_t layer, const struct tok
     rotate_heads(m, layer, t, m->shape.n_heads, m->q);
     if (m->shape.arch->head_norms_after_rope)
         norm_heads(m, layer, PART_Q_NORM, t->n, m->shape.n_heads, m->q);
-    if (t->query_factors != NULL)
+    if (t->query_factors != NULL &&
+        !(m->shape.arch->unrotated_every > 0 && transformer_rotates(&m->shape, layer)))
         m->backend->type->scale_rows(m->backend, t->query_factors, t->n,
                                      m->shape.n_heads * m->shape.layers[layer].head_dim, m->q);
 }
@@ -320,6 +327,7 @@ static void run_attention(struct transformer *m, size_t layer, const struct toke
                                   .scale = is_latent ? latent_scale(m) : s->attention_scale,
                                   .cap = m->shape.attention_cap,
                                   .window = transformer_window(&m->shape, layer),
+                                  .window_is_chunk = m->shape.arch->window_is_chunk,
                                   .sinks = m->layers[layer].parts[PART_SINKS]};
     struct input attn_output = {.x = m->attn_output};
     const struct product out = {m->layers[layer].parts[PART_ATTN_OUT],

@@ -87,6 +87,8 @@ size_t transformer_kv_page_bytes(const struct transformer_shape *s, enum kv_type
     for (size_t i = 0; i < s->n_kv_layers; i++)
         rows_bytes += transformer_convolves(s, i) ? s->width * sizeof(float) : 0;
     for (size_t i = 0; i < s->n_kv_layers; i++)
-        heads_bytes += s->layers[i].n_kv_heads * kv_head_bytes(type, s->layers[i].head_dim);
+        heads_bytes += s->are_alike
+                           ? s->n_kv_heads * kv_head_bytes(type, s->head_dim)
+                           : s->layers[i].n_kv_heads * kv_head_bytes(type, s->layers[i].head_dim);
     return KV_PAGE_TOKENS * (2 * heads_bytes + rows_bytes);
 }

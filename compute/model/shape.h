@@ -55,9 +55,11 @@ struct transformer_shape {
     uint64_t has_window[SHAPE_MAX_LAYERS / 64]; /* a bit a layer */
     float embedding_scale, residual_scale;      /* factors; 1: none */
     float logit_factor, logit_cap;              /* cap 0: none */
-    /* Queries are multiplied by 1 + rise * ln(1 + position / every); rise 0: they are not. */
+    /* Queries are multiplied by 1 + rise * ln(1 + (position + ahead) / every); rise 0: they are
+     * not. */
     float query_rise;
-    size_t query_every;
+    size_t query_every, query_ahead;
+    bool norms_rotated; /* as of struct arch */
 
     size_t n_experts, n_experts_used;      /* of a layer, and of a token in it; 0: none */
     size_t expert_width, shared_width;     /* of one, and of the one that all tokens use; 0: none */

@@ -40,6 +40,7 @@ struct expert_tables {
     size_t *first;                             /* [n_experts + 1] */
     uint32_t *rows;                            /* [max_tokens * n_used] */
     float *factors;                            /* [max_tokens * n_used] of those */
+    float *ones;                               /* the same where these are of inputs; else NULL */
 };
 
 /* Of layer_embeddings.h: the weights, and the memory of one call. */

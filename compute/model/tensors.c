@@ -330,7 +330,8 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
     case SPARSE_BIAS:
         return is_sparse && a->network == NETWORK_CLAMPED;
     case SELECTED:
-        return is_sparse && s->routing != ROUTING_TOP_SOFTMAX && s->routing != ROUTING_ONE_BY_ONE;
+        return is_sparse && s->routing != ROUTING_TOP_SOFTMAX && s->routing != ROUTING_ONE_BY_ONE &&
+               s->routing != ROUTING_TOP_SIGMOID;
     case SHARED:
     case SHARED_OPTIONAL:
         return is_sparse && s->shared_width > 0 &&
@@ -506,6 +507,43 @@ static enum status layer_tensor_own(struct tensor *out, const struct gguf *g,
                                                           : wrong_shape(g, t, n_rows, n_cols, err);
 }
 
+/* What makes a head's keys or its values, of a tensor that has of each head both, for rows that
+ * make its latent numbers. Keys' numbers are columns there. */
+static enum status latent_rows(struct tensor *out, const struct gguf *g,
+                               const struct transformer_shape *s, size_t layer,
+                               enum transformer_part part, struct error *err)
+{
+    const struct tensor *both = NULL;
+    const size_t head = s->plain_dim + s->value_dim;
+    char name[TENSOR_NAME_MAX];
+    enum status rc =
+        transformer_tensor_of_shape(&both, g, layer_name(name, layer, "attn_kv_b.weight"),
+                                    s->n_heads * head, s->latent_rank, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (both->form != TENSOR_PLAIN)
+        return error_set(err, STATUS_UNIMPLEMENTED, "%s: tensor '%s' must lie in the file as it is",
+                         gguf_path(g), both->name);
+    *out = *both;
+    out->data = NULL;
+    out->file_type = both->type;
+    if (part == PART_LATENT_VALUES) {
+        out->form = TENSOR_SOME;
+        out->n_part_rows = s->value_dim;
+        out->taken = (struct tensor_taken){head, s->plain_dim, s->value_dim};
+    } else {
+        out->form = TENSOR_TURNED;
+        out->type = DTYPE_F32;
+        out->n_part_rows = s->latent_rank;
+        out->n_cols = s->plain_dim;
+        out->taken = (struct tensor_taken){head, 0, s->plain_dim};
+    }
+    out->n_rows = s->n_heads * out->n_part_rows;
+    out->size_bytes = out->n_rows * dtype_row_bytes(out->type, out->n_cols);
+    return STATUS_OK;
+}
+
 /* The part in a fused tensor: NOT_FOUND where there is none. */
 static enum status layer_tensor_fused(struct tensor *out, const struct gguf *g,
                                       const struct transformer_shape *s, size_t layer,
@@ -515,6 +553,8 @@ static enum status layer_tensor_fused(struct tensor *out, const struct gguf *g,
         return qkv_rows(out, g, s, layer, part, err);
     if (part == PART_Q_BIAS || part == PART_K_BIAS || part == PART_V_BIAS)
         return qkv_bias(out, g, s, layer, part, err);
+    if (part == PART_LATENT_KEYS || part == PART_LATENT_VALUES)
+        return latent_rows(out, g, s, layer, part, err);
     return STATUS_NOT_FOUND;
 }
 
@@ -638,6 +678,8 @@ static bool is_part(const struct transformer_shape *s, size_t layer, const char 
         return s->latent_rank == 0 &&
                (transformer_attends(s, layer) ||
                 (name[sizeof("attn_qkv.") - 1] == 'w' && layer_has(s, layer, PART_STATE_IN)));
+    if (strcmp(name, "attn_kv_b.weight") == 0)
+        return s->latent_rank > 0;
     for (int part = 0; part < N_PARTS; part++)
         if (strcmp(name, part_name(s, (enum transformer_part)part)) == 0 &&
             layer_has(s, layer, (enum transformer_part)part))

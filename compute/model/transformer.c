@@ -80,6 +80,8 @@ static const char *lacking(const struct backend_type *type, const struct transfo
 
     if (a->has_sinks && !type->attends_to_sinks)
         return "attention sinks";
+    if (a->window_is_chunk && s->window > 0 && !type->attends_in_chunks)
+        return "attention in chunks";
     if (s->state.n_heads > 0 && type->state == NULL)
         return "recurrent state";
     if (s->n_taps > 0 && type->kv_conv == NULL)

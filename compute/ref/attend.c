@@ -131,8 +131,9 @@ void ref_attend(struct backend *b, const struct kv *kv, size_t layer, const stru
         for (size_t t = 0; t < row->n_tokens; t++)
             for (size_t h = 0; h < n_heads; h++)
                 attend_head(kv, layer, how, row->pages, h / n_sharing,
-                            attend_row_first(row, t, how->window), attend_row_end(row, t),
-                            from + t * width + h * head_dim, sinks != NULL ? sinks + h : NULL,
-                            scores, to + t * width + h * head_dim);
+                            attend_first(row->pos + t + 1, how->window, how->window_is_chunk),
+                            attend_row_end(row, t), from + t * width + h * head_dim,
+                            sinks != NULL ? sinks + h : NULL, scores,
+                            to + t * width + h * head_dim);
     }
 }

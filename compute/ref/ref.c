@@ -111,6 +111,7 @@ const struct backend_type ref_backend = {
     .scale_rows = ref_scale_rows,
     .attends_to_sinks = true,
     .attends_ahead = true,
+    .attends_in_chunks = true,
     .has_unlike_layers = true,
     .layer_norm = ref_layer_norm,
     .activate = ref_activate,

@@ -41,7 +41,9 @@ class Model:
                             ("feed_forward_length", n["ff"]), ("attention.head_count", n["heads"]),
                             ("attention.head_count_kv", n["kv"]), ("attention.key_length", n["hd"]),
                             ("attention.value_length", n["hd"]), ("rope.dimension_count", n["rot"])):
-            if "rank" in n and name in ("attention.key_length", "attention.value_length", "attention.head_count_kv"):
+            if "whole" in n and name in ("attention.key_length", "attention.value_length"):
+                value = n["plain"] + n["rot"] if name == "attention.key_length" else n["value"]
+            elif "rank" in n and name in ("attention.key_length", "attention.value_length", "attention.head_count_kv") and "whole" not in n:
                 value = {"attention.key_length": n["rank"] + n["rot"], "attention.value_length": n["rank"]}.get(name, 1)
             if name == "attention.head_count_kv" and isinstance(value, list):
                 w.add_array(a + name, value)
@@ -52,12 +54,13 @@ class Model:
             w.add_uint32(a + name, value)
         if "rank" in n:
             w.add_uint32(a + "attention.kv_lora_rank", n["rank"])
+        if "rank" in n and "whole" not in n:
             w.add_uint32(a + "attention.key_length_mla", n["plain"] + n["rot"])
             w.add_uint32(a + "attention.value_length_mla", n["value"])
         if "query_rank" in n:
             w.add_uint32(a + "attention.q_lora_rank", n["query_rank"])
         w.add_float32(a + "rope.freq_base", n["base"])
-        kind = "" if (self.arch in LAYER_NORMED and self.arch != "phimoe") or self.arch in HALVED else "rms_"
+        kind = "" if (self.arch in LAYER_NORMED and self.arch != "phimoe") or self.arch.startswith("nemotron") else "rms_"
         w.add_float32(a + f"attention.layer_norm_{kind}epsilon", n["eps"])
         for name, value in self.keys.items():
             if isinstance(value, bool):
@@ -160,7 +163,8 @@ def build(arch, seed, keys=None, norms="before", head_norms=None, bias=(), tied=
 
 
 def add_latent(m, b):
-    """Latent keys and values: rank numbers, and rot that are rotated; queries of plain + rot, outputs of value."""
+    """Latent keys and values: rank numbers, and rot that are rotated; queries of plain + rot, outputs of value. whole: what
+    makes keys and what makes values is one tensor."""
     n = m.n
     d, heads, key = n["d"], n["heads"], n["plain"] + n["rot"]
     if "query_rank" in n:
@@ -174,6 +178,9 @@ def add_latent(m, b):
     for name, rows, cols in (("k", n["rank"], n["plain"]), ("v", n["value"], n["rank"])):
         m.tensors[b + f"attn_{name}_b.weight"] = \
             (m.rng.standard_normal((heads, rows, cols)) / math.sqrt(n["rank"])).astype(np.float32)
+    if "whole" in n:
+        k, v = (m.tensors.pop(b + f"attn_{name}_b.weight") for name in "kv")
+        m.tensors[b + "attn_kv_b.weight"] = np.concatenate([k.swapaxes(1, 2), v], axis=1).reshape(-1, n["rank"])
     m.matrix(b + "attn_output.weight", d, heads * n["value"])
 
 
@@ -378,17 +385,31 @@ def build_nemotron(arch, seed, kinds, keys=None, heads=8, head=16, state=16, gro
     return m
 
 
-HALVED = {"nemotron_h", "nemotron_h_moe"}  # layers have one half
+def build_mamba2(seed, keys=None, heads=8, head=16, state=16, groups=1, taps=4, **numbers):
+    """Each layer is Mamba-2, and nothing else."""
+    m = Model("mamba2", seed, **dict(dict(layers=3, heads=0, kv=0, ff=0), **numbers))
+    m.keys.update(mamba_keys(heads, head, state, groups, taps) | (keys or {}))
+    m.n.update(state_heads=heads, groups=groups, state=state)
+    m.matrix("token_embd.weight", m.n["vocab"], m.n["d"], math.sqrt(m.n["d"]) * 0.3)
+    m.vector("output_norm.weight", m.n["d"])
+    for il in range(m.n["layers"]):
+        m.vector(f"blk.{il}.attn_norm.weight", m.n["d"])
+        add_mamba(m, f"blk.{il}.", heads, head, state, groups, taps)
+    return m
+
+
+HALVED = {"nemotron_h", "nemotron_h_moe", "mamba2"}  # layers have one half
 HALVED_UNROTATED = HALVED  # and their attention no positions
 TILED = {"qwen35", "qwen35moe"}  # heads of state have the key heads in turn
 GATED = {"qwen35", "qwen35moe", "qwen3next"}  # attention's output
 HALVES = {"qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "olmo2", "seed_oss", "qwen2moe", "gpt-oss", "glm4moe",
-          "hunyuan-dense", "hunyuan-moe", "exaone4", "starcoder2", "stablelm", "phimoe", "falcon-h1"}
-WINDOW_PATTERN = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "gpt-oss": 2, "exaone4": 4, "cohere2": 4}
+          "hunyuan-dense", "hunyuan-moe", "exaone4", "starcoder2", "stablelm", "phimoe", "falcon-h1", "minicpm3"}
+WINDOW_PATTERN = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "gpt-oss": 2, "exaone4": 4, "cohere2": 4, "llama4": 4}
+WINDOW = {"gemma2": 4096, "llama4": 8192}  # where the file names none
 LAYER_NORMED = {"command-r", "cohere2", "starcoder2", "stablelm", "phimoe"}
 PRE2_POST = {"qwen35", "qwen35moe", "qwen3next", "gpt-oss", "seed_oss", "glm4moe"}  # where post_attention_norm is the norm before the network
 NORM_AFTER_ROPE = {"hunyuan-dense", "hunyuan-moe"}
-UNROTATED_GLOBAL = {"exaone4", "cohere2"}
+UNROTATED_GLOBAL = {"exaone4", "cohere2", "llama4"}
 LOGIT_FACTOR = {"command-r", "cohere2"}
 
 
@@ -422,7 +443,26 @@ class Forward:
         return n == 0 or il % n < n - 1
 
     def window(self):
-        return self.key("attention.sliding_window", 4096 if self.m.arch == "gemma2" else 0)
+        return self.key("attention.sliding_window", WINDOW.get(self.m.arch, 0))
+
+    def unseen(self, at):
+        """[query][key] of a layer with a window: what lies before it, or before the chunk that the query is in."""
+        if self.m.arch == "llama4":
+            return at[:, None] // self.window() != at[None, :] // self.window()
+        return at[:, None] - at[None, :] >= self.window()
+
+    def unit_heads(self, x):
+        """By the root mean square, without a weight."""
+        if self.m.arch != "llama4" or not self.key("attention.norms_heads", self.m.n.get("experts", 0) != 128):
+            return x
+        return rms(x, 1.0, self.m.n["eps"])
+
+    def temperature(self, at):
+        """What queries of layers that are not rotated are multiplied by."""
+        if self.m.arch != "llama4":
+            return np.ones(len(at))
+        every = self.key("attention.temperature_length", 8192)
+        return 1 + self.key("attention.temperature_scale", 0.1) * np.log(1 + (at + 1) // every)
 
     def frequencies(self, il):
         """Inverse frequencies and the amplitude."""
@@ -439,7 +479,7 @@ class Forward:
         factor = self.key("rope.scaling.factor", 0.0) or self.key("rope.scale_linear", 0.0) or 1.0
         original = self.key("rope.scaling.original_context_length", n["ctx"])
         amplitude = self.key("rope.scaling.attn_factor", 1.0)
-        if arch in ("phi3", "phimoe") or kind == "longrope":
+        if arch in ("phi3", "phimoe", "minicpm3") or kind == "longrope":
             name = "rope_factors_long.weight" if n["ctx"] > original else "rope_factors_short.weight"
         else:
             name = "rope_freqs.weight"
@@ -519,8 +559,11 @@ class Forward:
         q = q.reshape(len(h), heads, plain + n["rot"])
         z = self.linear(b + "attn_kv_a_mqa", h)
         c, pe = self.norm(b + "attn_kv_a_norm", z[:, :rank]), self.rope(z[:, None, rank:], il)
-        k = np.einsum("jr,hrn->jhn", c, self.t[b + "attn_k_b.weight"])
-        v = np.einsum("jr,hvr->jhv", c, self.t[b + "attn_v_b.weight"])
+        if b + "attn_kv_b.weight" in self.t:
+            k, v = np.split(self.linear(b + "attn_kv_b", c).reshape(len(h), heads, -1), [plain], axis=2)
+        else:
+            k = np.einsum("jr,hrn->jhn", c, self.t[b + "attn_k_b.weight"])
+            v = np.einsum("jr,hvr->jhv", c, self.t[b + "attn_v_b.weight"])
         s = np.einsum("ihn,jhn->hij", q[..., :plain], k) + \
             np.einsum("ihn,jn->hij", self.rope(q[..., plain:], il), pe[:, 0])
         factor = self.key("rope.scaling.factor", 1.0)
@@ -655,7 +698,9 @@ class Forward:
                     (arch.startswith("granite") and not self.key("rope.scaling.finetuned", True)) or \
                     (arch in UNROTATED_GLOBAL and self.window() > 0 and not self.is_windowed(il))
         if not unrotated:
-            q, k = self.rope(q, il), self.rope(k, il)
+            q, k = self.unit_heads(self.rope(q, il)), self.unit_heads(self.rope(k, il))
+        else:
+            q = q * self.temperature(np.arange(len(q)))[:, None, None]
         if late:
             q = self.head_norm(b + "attn_q_norm.weight", q, n["heads"])
             k = self.head_norm(b + "attn_k_norm.weight", k, n_kv)
@@ -670,7 +715,7 @@ class Forward:
         if cap > 0 and arch == "gemma2":
             s = cap * np.tanh(s / cap)
         far = at[:, None] - at[None, :]
-        hidden = (far < 0) | ((far >= self.window()) if self.is_windowed(il) else False)
+        hidden = (far < 0) | (self.unseen(at) if self.is_windowed(il) else False)
         s = np.where(hidden, -np.inf, s)
         if b + "attn_sinks.weight" in self.t:
             sink = np.broadcast_to(self.t[b + "attn_sinks.weight"][:, None, None], s.shape[:2] + (1,))
@@ -707,6 +752,9 @@ class Forward:
         """The experts of one token, and their shares."""
         if self.m.arch == "phimoe":
             return self.shares_one_by_one(scores)
+        if self.m.arch == "llama4":
+            chosen = np.argsort(-scores, kind="stable")[:self.key("expert_used_count", 0)]
+            return chosen, sigmoid(scores[chosen])
         kind, renorm = self.routing()
         p = sigmoid(scores) if kind == "sigmoid" else np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
         merit = p + self.t.get(b + "exp_probs_b.bias", 0.0)
@@ -730,6 +778,10 @@ class Forward:
             return 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate ** 3))) * up
         return gate / (1 + np.exp(-np.maximum(gate, -500.0))) * up
 
+    def weighed(self, row, share):
+        """What an expert reads, and what its output is multiplied by."""
+        return (row * share, 1.0) if self.m.arch == "llama4" else (row, share)
+
     def experts(self, b, h):
         """Softmax, the best few, renormed, is the same as softmax over those."""
         scores = self.linear(b + "ffn_gate_inp", h)
@@ -740,7 +792,8 @@ class Forward:
         out = np.zeros_like(h)
         for i, row in enumerate(h):
             for e, share in zip(*self.shares(b, scores[i])):
-                y = self.activated(gate[e] @ row + gate_bias[e], 1.0 if gate is up else up[e] @ row + up_bias[e])
+                read, share = self.weighed(row, share)
+                y = self.activated(gate[e] @ read + gate_bias[e], 1.0 if gate is up else up[e] @ read + up_bias[e])
                 out[i] += share * (down[e] @ y + down_bias[e])
         assert self.m.n["experts"] == len(gate)
         if b + "ffn_up_shexp.weight" in self.t:
@@ -856,8 +909,9 @@ class Forward:
         n, arch = self.m.n, self.m.arch
         if arch == "gemma4":
             return self.gemma4_hidden(ids)
-        scale = math.sqrt(n["d"]) if arch.startswith("gemma") else self.key("embedding_scale", 1.0)
-        residual = self.key("residual_scale", 1.0)
+        of_depth = arch == "minicpm3"
+        scale = math.sqrt(n["d"]) if arch.startswith("gemma") else self.key("embedding_scale", 12.0 if of_depth else 1.0)
+        residual = self.key("residual_scale", 1.4 / math.sqrt(n["layers"]) if of_depth else 1.0)
         x = self.t["token_embd.weight"][ids] * scale
         for il in range(n["layers"]):
             b = f"blk.{il}."
@@ -882,8 +936,8 @@ class Forward:
         y = self.hidden(ids) @ head.T
         if "output.bias" in self.t:
             y = y + self.t["output.bias"]
-        if arch.startswith("granite") or arch == "minicpm":
-            y = y / self.key("logit_scale", 1.0)
+        if arch.startswith("granite") or arch.startswith("minicpm"):
+            y = y / self.key("logit_scale", self.m.n["d"] / 256 if arch == "minicpm3" else 1.0)
         if arch in LOGIT_FACTOR:
             y = y * self.key("logit_scale", 1.0)
         cap = self.key("final_logit_softcapping", 30.0 if arch == "gemma2" else 0.0)
@@ -968,6 +1022,9 @@ def all_models():
             state=128, taps=3),
         "falcon-h1": build_falcon_h1(69),
         "falcon-h1_normed": build_falcon_h1(70, heads=6, head=24, state=24, groups=2, taps=3, normed=True, kv=1, layers=2),
+        "mamba2": build_mamba2(78),
+        "mamba2_groups": build_mamba2(79, groups=2, heads=6, head=24, state=24, taps=3, layers=2, d=96),
+        "mamba2_wide": build_mamba2(80, groups=2, heads=4, head=32, state=128, layers=2),
         "nemotron_h": build_nemotron("nemotron_h", 64, "M-*-M"),
         "nemotron_h_moe": build_nemotron("nemotron_h_moe", 65, "ME*-ME", {
             "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 40, "expert_shared_count": 1,
@@ -987,6 +1044,17 @@ def all_models():
             "expert_count": 32, "expert_used_count": 2, "rope.scaling.original_context_length": 64, "rope.scaling.attn_factor": 1.24},
             bias=QKV + ("attn_output",), norm_bias=True, experts=32, tied=False, layers=2, hd=32, kv=4),
             rope_factors_long=(1, 9), rope_factors_short=(1, 2)),
+        "llama4": build("llama4", 71, {
+            "expert_count": 4, "expert_used_count": 1, "expert_feed_forward_length": 40, "interleave_moe_layer_step": 2,
+            "attention.sliding_window": 16, "attention.temperature_length": 16}, tied=False, experts=4, expert_ff=40, shared=40, hd=32,
+            peak=1.0, layers=5),
+        # as files are: chunks and temperature of 8192, and 128 experts whose heads are not normed; here the chunk is the context
+        "llama4_128": build("llama4", 72, {"expert_count": 128, "expert_used_count": 2, "expert_feed_forward_length": 16},
+                            tied=False, experts=128, expert_ff=16, shared=16, peak=1.0, d=64, kv=1),
+        "llama4_pattern": build("llama4", 73, {
+            "expert_count": 3, "expert_used_count": 1, "attention.sliding_window": 37, "attention.norms_heads": True,
+            "attention.sliding_window_pattern": [False, True, True], "attention.temperature_scale": 0.4,
+            "attention.temperature_length": 30}, tied=False, experts=3, shared=112, layers=3, heads=6, kv=3, hd=14, peak=1.0),
         "smollm3": build("smollm3", 19, layers=5),
         "olmo2": build("olmo2", 20, norms="after", head_norms="all", tied=False),
         "olmo2_window": build("olmo2", 21, dict(YARN, **{"attention.sliding_window": 16}), norms="after",
@@ -1003,6 +1071,13 @@ def all_models():
             "attention.scale": 0.11, "embedding_scale": 3.0, "residual_scale": 0.4, "logit_scale": 2.5, "expert_count": 6,
             "expert_used_count": 3}, experts=6, shared=40, peak=1.0),
         "minicpm": build("minicpm", 29, {"embedding_scale": 2.0, "residual_scale": 0.7, "logit_scale": 1.5}),
+        "minicpm3": build("minicpm3", 74, {}, whole=True, rank=32, rot=8, plain=16, value=20, query_rank=24, peak=1.5),
+        "minicpm3_long": with_factors(build("minicpm3", 75, {
+            "embedding_scale": 3.0, "residual_scale": 0.6, "logit_scale": 0.4, "rope.scaling.original_context_length": 64,
+            "rope.scaling.attn_factor": 1.19}, whole=True, rank=24, rot=16, plain=10, value=14, heads=5, kv=5, layers=2, peak=1.5),
+            rope_factors_long=(1, 9), rope_factors_short=(1, 2)),
+        "minicpm3_wide": build("minicpm3", 76, {}, whole=True, rank=256, rot=32, plain=64, value=64, query_rank=64, heads=2, layers=2,
+                               d=128),
         "seed_oss": build("seed_oss", 30, bias=QKV, tied=False, hd=32),
         "qwen2moe": build("qwen2moe", 31, {"expert_count": 8, "expert_used_count": 3, "expert_feed_forward_length": 40},
                           bias=QKV + ("shared",), tied=False, experts=8, expert_ff=40, shared=56),
@@ -1032,6 +1107,10 @@ def all_models():
             "leading_dense_block_count": 1}, tied=False, experts=6, expert_ff=40, shared=80, rank=64, rot=16, plain=32, value=24,
             heads=3, peak=1.0),
         "deepseek2_wide": build("deepseek2", 50, {}, tied=False, rank=512, rot=64, plain=64, value=64, heads=2, layers=2),
+        # as older converters wrote it
+        "deepseek2_whole": build("deepseek2", 84, dict(YARN, **{
+            "rope.scaling.original_context_length": 32, "rope.scaling.yarn_log_multiplier": 0.1}), tied=False, whole=True,
+                                 rank=48, rot=8, plain=24, value=16, heads=3, kv=3, layers=2),
         "ernie4_5": build("ernie4_5", 37, hd=32),
         "ernie4_5-moe": build("ernie4_5-moe", 38, {
             "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 40, "expert_shared_count": 2,

@@ -151,6 +151,20 @@ def mamba_mutations(m):
             yield "one group", mutated(mamba_output=one_group)
 
 
+def llama4_mutations(m):
+    def early(forward, at):
+        return models.Forward.temperature(forward, at - 1)
+
+    def moving(forward, at):
+        return at[:, None] - at[None, :] >= forward.window()
+
+    yield "shares on outputs", mutated(weighed=lambda forward, row, share: (row, share))
+    yield "heads normed otherwise", mutated(unit_heads=lambda forward, x: x if m.n["experts"] != 128 else models.rms(x, 1.0, m.n["eps"]))
+    if "attention.sliding_window" in m.keys:
+        yield "windows that move", mutated(unseen=moving)
+        yield "a position that does not count itself", mutated(temperature=early)
+
+
 def mutations(name, m):
     """(what is wrong, a definition with that)"""
     if m.keys.get("rope.scaling.finetuned", True) and m.arch != "gemma4" and m.arch not in models.HALVED:
@@ -162,8 +176,8 @@ def mutations(name, m):
             continue
         if m.arch == "gemma4" and key == "attention.sliding_window":
             continue  # it also says how wide heads are
-        if key == "logit_scale" and m.keys[key] == 1.0:
-            continue
+        if (key == "logit_scale" and m.keys[key] == 1.0) or (key == "attention.norms_heads" and m.keys[key]):
+            continue  # as without
         yield "no " + key, key_without(key)
     if "attention.sliding_window" in m.keys and m.arch in models.WINDOW_PATTERN:
         yield "a window one too long", key_as({"attention.sliding_window": m.keys["attention.sliding_window"] + 1})
@@ -181,7 +195,7 @@ def mutations(name, m):
         yield from delta_mutations(m)
     if "groups" in m.n:
         yield from mamba_mutations(m)
-    if m.arch in models.HALVED:
+    if m.arch.startswith("nemotron"):
         yield "not squared", mutated(activated=lambda forward, gate, up: np.maximum(gate, 0.0) * up)
         yield "rotated", set_without("HALVED_UNROTATED", m.arch)
     if m.arch == "gemma4":
@@ -198,7 +212,9 @@ def mutations(name, m):
         yield "shares of both over their sum", mutated(shares_one_by_one=lambda forward, scores: chosen_at_once(forward, scores))
     if m.arch in models.LAYER_NORMED:
         yield "norms by the root mean square", set_without("LAYER_NORMED", m.arch)
-    if m.keys.get("expert_used_count", 0) < m.n.get("experts", 0) and m.arch != "phimoe":
+    if m.arch == "llama4":
+        yield from llama4_mutations(m)
+    if m.keys.get("expert_used_count", 0) < m.n.get("experts", 0) and m.arch not in ("phimoe", "llama4"):
         yield "shares the other way", other_shares()
     if any("norm" in n and "attn_q_norm" in n for n in m.tensors):
         yield "heads not normed", without("attn_q_norm.weight", "attn_k_norm.weight")

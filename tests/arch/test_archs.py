@@ -22,11 +22,12 @@ HIDDEN_MOST = {"ref": 1e-5, "cpu": 0.05, "cuda": 0.05}  # of a state's norm, in 
 CPU_MEAN = 0.02
 # architectures that cuda has no kernels for: it must say so
 CUDA_LACKS = {"gpt-oss", "granitemoe", "command-r", "cohere2", "starcoder2", "stablelm", "deepseek2", "gemma4", "lfm2", "lfm2moe", "qwen35", "qwen35moe",
-              "qwen3next", "granitehybrid", "nemotron_h", "nemotron_h_moe", "phimoe", "falcon-h1"}
+              "qwen3next", "granitehybrid", "nemotron_h", "nemotron_h_moe", "phimoe", "falcon-h1", "minicpm3", "mamba2",
+              "llama4"}
 # whose kernels the other models run on cuda's stand-in already, since only factors of ropes, scales or routing are others: it is slow
 CUDA_ALIKE = {"minicpm", "seed_oss", "ernie4_5", "ernie4_5-moe", "hunyuan-moe", "exaone4", "exaone4_window", "glm4moe", "glm4moe_groups",
               "llama_linear", "llama_longrope", "llama_yarn", "phi3_short", "phi3_window", "granite_unrotated",
-              "gemma2_defaults", "gemma3"}
+              "gemma2_defaults", "gemma3", "llama4_128"}
 # cuda runs the prompt in other ways for these alone: their shapes are those of the rest, and the tests of determinism do, too
 CUDA_WAYS = {"llama", "gemma2", "qwen3moe"}
 TOP1 = {"cpu": 0.98, "cuda": 0.95}  # of 40, one may differ

@@ -88,6 +88,39 @@ def llama():
     return keys, tensors
 
 
+def further():
+    """name -> keys and tensors of architectures that have rules of their own"""
+    w, vocab, f32 = 32, 6, 0
+
+    def of(arch, numbers, tensors, floats=()):
+        keys = [key('general.architecture', TEXT, arch)]
+        keys += [key(f'{arch}.{name}', U32, n) for name, n in
+                 dict({'block_count': 1, 'embedding_length': w, 'context_length': 64, 'feed_forward_length': w}, **numbers).items()]
+        keys += [key(f'{arch}.{name}', F32, x) for name, x in (('attention.layer_norm_rms_epsilon', 1e-5), *floats)]
+        return keys, [('token_embd.weight', f32, (w, vocab)), ('output_norm.weight', f32, (w,)), ('blk.0.attn_norm.weight', f32, (w,)),
+                      *((f'blk.0.{name}', f32, dims) for name, dims in tensors)]
+
+    network = [(f'ffn_{x}.weight', (w, w)) for x in ('gate', 'up', 'down')] + [('ffn_norm.weight', (w,))]
+    experts = [(f'ffn_{x}_exps.weight', (w, w, 2)) for x in ('gate', 'up', 'down')] + [('ffn_gate_inp.weight', (w, 2))]
+    heads = {'attention.head_count': 2, 'attention.head_count_kv': 1, 'rope.dimension_count': 16}
+    attention = [('attn_q.weight', (w, w)), ('attn_k.weight', (w, 16)), ('attn_v.weight', (w, 16)), ('attn_output.weight', (w, w))]
+    return {
+        'llama4': of('llama4', dict(heads, **{
+            'expert_count': 2, 'expert_used_count': 1, 'interleave_moe_layer_step': 1, 'attention.sliding_window': 8,
+            'attention.temperature_length': 8}), attention + experts + [('ffn_norm.weight', (w,))],
+            [('attention.temperature_scale', 0.1)]),
+        'minicpm3': of('minicpm3', {
+            'attention.head_count': 2, 'attention.head_count_kv': 2, 'rope.dimension_count': 4, 'attention.kv_lora_rank': 8,
+            'attention.key_length': 12, 'attention.value_length': 6},
+            [('attn_q.weight', (w, 24)), ('attn_kv_a_mqa.weight', (w, 12)), ('attn_kv_a_norm.weight', (8,)), ('attn_kv_b.weight', (8, 28)),
+             ('attn_output.weight', (12, w))] + network),
+        'mamba2': of('mamba2', {
+            'ssm.conv_kernel': 4, 'ssm.state_size': 4, 'ssm.group_count': 1, 'ssm.time_step_rank': 2, 'ssm.inner_size': 8},
+            [('ssm_in.weight', (w, 26)), ('ssm_conv1d.weight', (4, 16)), ('ssm_a', (1, 2)), ('ssm_d', (1, 2)), ('ssm_dt.bias', (2,)),
+             ('ssm_norm.weight', (8, 1)), ('ssm_out.weight', (8, w))]),
+    }
+
+
 def main():
     to = pathlib.Path(sys.argv[1])
     to.mkdir(parents=True, exist_ok=True)
@@ -110,6 +143,7 @@ def main():
         'overlap': gguf([], [('a', 0, (8,)), ('b', 0, (8,))]).replace(
             struct.pack('<IQ', 0, 32), struct.pack('<IQ', 0, 0)),
     }
+    seeds |= {name: gguf(*parts) for name, parts in further().items()}
     for name, content in seeds.items():
         (to / f'seed-{name}').write_bytes(content)
 

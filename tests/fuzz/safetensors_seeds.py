@@ -51,6 +51,20 @@ SEEDS = {
                                                      "layer_types": ["sliding_attention", "full_attention"]}}).encode(),
     "nested": json.dumps(ALL | {"config": {"model_type": "gemma3", "text_config": CONFIG | {"hidden_act": "gelu_pytorch_tanh", "rope_scaling": None}},
                                 "names": ["model.language_model.layers.0.mlp.up_proj.weight", "model.vision_tower.x"]}).encode(),
+    "chunks": json.dumps(ALL | {"config": CONFIG | {
+        "model_type": "llama4_text", "rope_scaling": None, "intermediate_size_mlp": 8, "num_local_experts": 2, "interleave_moe_layer_step": 2,
+        "no_rope_layers": [1, 0], "layer_types": ["chunked_attention", "full_attention"], "moe_layers": [1]},
+        "names": ["model.layers.1.feed_forward.experts.gate_up_proj", "model.layers.1.feed_forward.experts.gate_up_proj_scale_inv",
+                  "model.layers.0.feed_forward.up_proj.weight", "layers.0.feed_forward.router.weight"]}).encode(),
+    "latent": json.dumps(ALL | {"config": CONFIG | {"model_type": "minicpm3", "rope_scaling": None, "q_lora_rank": None, "kv_lora_rank": 4,
+                                                    "qk_nope_head_dim": 4, "qk_rope_head_dim": 2},
+                                "names": ["model.layers.0.self_attn.kv_b_proj.weight", "model.layers.0.self_attn.q_proj.weight"]}).encode(),
+    "mamba2": json.dumps(ALL | {"config": {"model_type": "mamba2", "hidden_size": 8, "num_hidden_layers": 2, "num_heads": 2, "head_dim": 8,
+                                           "state_size": 4, "n_groups": 1, "conv_kernel": 4, "vocab_size": 6},
+                                "names": ["backbone.layers.0.mixer.in_proj.weight", "backbone.norm_f.weight"]}).encode(),
+    "embedding": json.dumps(ALL | {"config": CONFIG | {"model_type": "gemma3_text", "hidden_act": "gelu_pytorch_tanh", "rope_scaling": None,
+                                                       "use_bidirectional_attention": True},
+                                   "names": ["layers.0.mlp.up_proj.weight", "embed_tokens.weight", "norm.weight"]}).encode(),
     "wide": json.dumps(ALL | {"config": CONFIG | {"hidden_size": 1 << 60}}).encode(),
 }
 

@@ -63,6 +63,7 @@ enum arch_routing {
     /* The best one, then the best of the others; its share is by softmax over those of them whose
      * scores are near it. */
     ROUTING_ONE_BY_ONE,
+    ROUTING_TOP_SIGMOID, /* those with the best scores; sigmoid of each */
 };
 
 /* What stands in the place of attention in layers that carry a state (compute/backend/states.h). */
@@ -98,6 +99,8 @@ enum arch_keys {
     KEYS_STATE = 1 << 20,       /* ssm.*, of layers that carry a state */
     KEYS_RECURRENT_LAYERS = 1 << 21, /* full_attention_interval, attention.recurrent_layers */
     KEYS_LAYER_EMBEDDINGS = 1 << 18, /* embedding_length_per_layer_input */
+    /* attention.temperature_length, attention.norms_heads: of a folder of transformers */
+    KEYS_TEMPERATURE_LENGTH = 1 << 22,
 };
 
 struct arch {
@@ -112,12 +115,17 @@ struct arch {
     bool names_ffn_norm_post;   /* the norm before the network is post_attention_norm */
     enum arch_network network;
     enum arch_routing routing;
-    size_t sigmoid_vocab;        /* a model of so many tokens routes by sigmoid; 0: none */
-    bool has_sinks;              /* of attention (struct attention) */
-    bool names_norm_embedding;   /* the norm before the head is token_embd_norm */
-    bool norms_shares;           /* where the file lacks expert_weights_norm */
-    float shares_least;          /* added to the sum that shares are divided by; 0: 1e-20 */
-    bool norms_values;           /* each head by its root mean square, without a weight */
+    size_t sigmoid_vocab;      /* a model of so many tokens routes by sigmoid; 0: none */
+    bool has_sinks;            /* of attention (struct attention) */
+    bool names_norm_embedding; /* the norm before the head is token_embd_norm */
+    bool norms_shares;         /* where the file lacks expert_weights_norm */
+    float shares_least;        /* added to the sum that shares are divided by; 0: 1e-20 */
+    bool weighs_inputs;        /* shares multiply what experts read, not what they give */
+    bool norms_values;         /* each head by its root mean square, without a weight */
+    /* Queries and keys of the layers that are rotated likewise, once they are; but where
+     * attention.norms_heads is false, or there are so many experts. */
+    bool norms_rotated;
+    size_t experts_unnormed;
     bool values_may_be_keys;     /* keys before they are normed, where the file has no attn_v */
     bool scores_unscaled;        /* attention's scale is 1 */
     bool pairs_may_stand;        /* a huge divisor in rope_freqs: that pair is not rotated */
@@ -130,6 +138,7 @@ struct arch {
     /* Layers have one half: attention, a state, or a network; tensors say which networks have
      * experts, and how wide the others are. */
     bool has_halves;
+    bool never_attends;       /* all layers carry a state, and nothing else */
     bool names_other_epsilon; /* the key of the norms' epsilon may be that of the other kind */
     bool tiles_heads;         /* of state: their key heads come round again and again */
     bool gates_attention;     /* attn_q has for each head its query, then a gate of its output */
@@ -140,18 +149,27 @@ struct arch {
     bool rotates_whole_heads; /* rope.dimension_count is a head's width */
     bool has_length_factors; /* rope_factors_long and …_short hold whatever the type of scaling */
     bool requires_scales;    /* embedding_scale and residual_scale may not be absent */
+    /* Where they are: embeddings are multiplied by the first, branches by the second over the root
+     * of the number of layers, logits by the third over the width; 0: by nothing. */
+    float scale_embedding, scale_depth;
+    size_t scale_base_width;
     bool may_be_unrotated;   /* not rotated at all where rope.scaling.finetuned is false */
     bool yarn_scales_scores; /* and not cosines and sines */
     bool yarn_is_exact;      /* the ends of yarn's ramp are not rounded to pairs */
     enum arch_unrotated unrotated;
     enum arch_window_rope window_rope;
     size_t window;         /* where the file names none; 0: none */
+    bool window_is_chunk;  /* as of struct attention */
     size_t window_layers;  /* only of a model of so many layers; 0: any */
     size_t window_pattern; /* of so many layers all but the last have the window */
 
     bool gate_is_in_up;             /* ffn_up's rows are the gate's, then those of up */
     bool embeds_by_width;           /* embeddings are multiplied by the root of the width */
     float attention_cap, logit_cap; /* where the file has none */
+    /* Only queries of the layers that are not rotated grow with positions, which count themselves:
+     * query_rise and query_every where the file lacks them. 0: queries of all layers grow. */
+    float unrotated_rise;
+    size_t unrotated_every;
     /* A model of so many layers scales its scores by 1/sqrt(width / heads); 0: none. */
     size_t layers_scaled_by_width;
 };

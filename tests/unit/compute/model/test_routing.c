@@ -48,6 +48,24 @@ START_TEST(top_softmax_weighs_the_chosen)
 }
 END_TEST
 
+/* The best scores, each by its own sigmoid, even where that is 1 for several. */
+START_TEST(top_sigmoid_chooses_by_scores)
+{
+    const struct transformer_shape s = {.n_experts = N,
+                                        .n_experts_used = USED,
+                                        .routing = ROUTING_TOP_SIGMOID,
+                                        .expert_scale = 1.0f};
+
+    choose(&s, NULL, (const float[]){100, 1, 120, 110, -5, 2, 1, 0});
+    check_chosen(2, 3, 0);
+    ck_assert_float_eq_tol(shares[0], 1.0f, 1e-6f);
+    choose(&s, NULL, (const float[]){-3, -1, -2, -9, -5, -2, -7, -8});
+    check_chosen(1, 2, 5);
+    ck_assert_float_eq_tol(shares[0], 1.0f / (1.0f + expf(1.0f)), 1e-6f);
+    ck_assert_float_eq_tol(shares[2], 1.0f / (1.0f + expf(2.0f)), 1e-6f);
+}
+END_TEST
+
 /* One by one: a share is by softmax over what is left and no more than a fiftieth below the best;
  * shares have no sum of their own. */
 START_TEST(one_by_one_shares_among_the_near)
@@ -159,4 +177,5 @@ END_TEST
 
 SUITE_MAIN("compute/routing", a_router_is_opened_as_floats, top_softmax_weighs_the_chosen,
            a_bias_selects_and_does_not_weigh, softmax_over_all_may_be_normed,
-           only_the_best_groups_are_chosen_from, one_by_one_shares_among_the_near)
+           only_the_best_groups_are_chosen_from, one_by_one_shares_among_the_near,
+           top_sigmoid_chooses_by_scores)
