@@ -459,7 +459,8 @@ static enum status read_hf_sizes(struct hf_model *m, uint64_t *ret_ffn_width, ui
     } sizes[] = {
         {"num_hidden_layers", &m->n_layers, HF_LAYERS_MAX},
         {"hidden_size", &m->width, HF_WIDTH_MAX},
-        {"intermediate_size", ret_ffn_width, HF_WIDTH_MAX},
+        {m->family->dense_width != NULL ? m->family->dense_width : "intermediate_size",
+         ret_ffn_width, HF_WIDTH_MAX},
         {"max_position_embeddings", &m->context, HF_WIDTH_MAX},
         {"vocab_size", ret_vocab, HF_WIDTH_MAX},
     };
@@ -467,9 +468,11 @@ static enum status read_hf_sizes(struct hf_model *m, uint64_t *ret_ffn_width, ui
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         enum status rc;
 
-        /* not of a model whose layers all have experts */
+        /* not of a model whose layers all have experts, or nothing but a state */
+        if (sizes[i].out == ret_ffn_width && m->family->mamba == HF_MAMBA_ALONE)
+            continue;
         if (sizes[i].out == ret_ffn_width && m->family->has_experts &&
-            json_object_get(config, sizes[i].name) == NULL)
+            m->family->dense_width == NULL && json_object_get(config, sizes[i].name) == NULL)
             continue;
         if (sizes[i].out == &m->n_layers && m->family->mamba == HF_MAMBA_HALVES) {
             m->n_layers = hf_mamba_n_layers(config);
@@ -542,7 +545,8 @@ static enum status write_hf_layers(struct hf_model *m, struct hf_keys *keys, con
 
     if (m->family->has_two_heads)
         return hf_two_heads_read(m, &window_dim, keys, config, ffn_width, err);
-    if ((rc = hf_latent_read(m, keys, config, err)) != STATUS_OK ||
+    if ((rc = hf_chunks_read(m, keys, config, err)) != STATUS_OK ||
+        (rc = hf_latent_read(m, keys, config, err)) != STATUS_OK ||
         (rc = hf_state_read(m, keys, config, err)) != STATUS_OK ||
         (rc = hf_mamba_read(m, keys, config, err)) != STATUS_OK)
         return rc;
@@ -636,6 +640,7 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
     if ((rc = write_query_scale(&m, keys, config, err)) != STATUS_OK)
         return rc;
     hf_key_u64(keys, ".context_length", m.context);
+    hf_pooling_write(&m, keys, pooling);
     if (hf_json_u64(config, "conv_L_cache", &taps, err) == STATUS_OK)
         hf_key_u64(keys, ".shortconv.l_cache", taps);
     read_scale_blocks(&m, whole);

@@ -120,7 +120,7 @@ static enum status write_encoder_rope(const struct hf_model *m, struct hf_keys *
 }
 
 /* How states become one: as sentence-transformers says beside the model, or by what it is for. */
-static void write_pooling(const struct hf_model *m, struct hf_keys *keys, const json_t *pooling)
+void hf_pooling_write(const struct hf_model *m, struct hf_keys *keys, const json_t *pooling)
 {
     static const struct {
         const char *name;
@@ -189,7 +189,7 @@ enum status hf_encoder_read(struct hf_model *m, struct hf_keys *keys, const json
     hf_key_u64(keys, ".context_length", m->context);
     hf_key_u64(keys, ".attention.head_count", m->n_heads);
     hf_key_f32(keys, ".attention.layer_norm_epsilon", eps);
-    write_pooling(m, keys, pooling);
+    hf_pooling_write(m, keys, pooling);
     if (f->window == HF_WINDOW_KEY)
         rc = write_encoder_windows(m, keys, config, err);
     return rc == STATUS_OK && f->rotates ? write_encoder_rope(m, keys, config, err) : rc;

@@ -10,13 +10,12 @@ enum { SHOWN_MAX = 40 };
 #define GEMMA                                                                              \
     .activation = GEMMA_ACTIVATION, .names = names_around, .is_tied = true, .norm_add = 1, \
     .window = HF_WINDOW_KEY
-#define GEMMA3                                                                    \
-    .architecture = "gemma3", GEMMA,                                              \
-    .defaults = {{"rms_norm_eps", 1e-6},     {"head_dim", 256},                   \
-                 {"num_attention_heads", 8}, {"num_key_value_heads", 4},          \
-                 {"vocab_size", 262208},     {"max_position_embeddings", 131072}, \
-                 {"rope_theta", 1e6},        {"query_pre_attn_scalar", 256},      \
-                 {"sliding_window", 4096}}
+#define GEMMA3                                                                           \
+    GEMMA, .defaults = {{"rms_norm_eps", 1e-6},     {"head_dim", 256},                   \
+                        {"num_attention_heads", 8}, {"num_key_value_heads", 4},          \
+                        {"vocab_size", 262208},     {"max_position_embeddings", 131072}, \
+                        {"rope_theta", 1e6},        {"query_pre_attn_scalar", 256},      \
+                        {"sliding_window", 4096}}
 #define MINISTRAL3                                                                          \
     .architecture = "mistral3", .activation = "silu", .has_pairs = true, .has_betas = true, \
     .defaults = {{"num_key_value_heads", 8}, {"head_dim", 128}, {"rms_norm_eps", 1e-5}}
@@ -47,6 +46,22 @@ enum { SHOWN_MAX = 40 };
 #define DEEPSEEK                                                                \
     .architecture = "deepseek2", .activation = "silu", .names = names_deepseek, \
     .has_experts = true, .has_latent = true, .has_later_layers = true
+#define LLAMA4                                                                                  \
+    .architecture = "llama4", .activation = "silu", .names = names_llama4, .has_experts = true, \
+    .has_chunks = true, .dense_width = "intermediate_size_mlp",                                 \
+    .defaults = {{"intermediate_size_mlp", 16384},                                              \
+                 {"intermediate_size", 8192},                                                   \
+                 {"num_attention_heads", 40},                                                   \
+                 {"num_key_value_heads", 8},                                                    \
+                 {"head_dim", 128},                                                             \
+                 {"rms_norm_eps", 1e-5},                                                        \
+                 {"rope_theta", 500000},                                                        \
+                 {"max_position_embeddings", 131072},                                           \
+                 {"num_local_experts", 16},                                                     \
+                 {"num_experts_per_tok", 1},                                                    \
+                 {"attention_chunk_size", 8192},                                                \
+                 {"attn_scale", 0.1},                                                           \
+                 {"floor_scale", 8192}}
 #define NO_WINDOW_UNLESS_USED .window_is_optional = true
 
 /* Where post_attention_layernorm follows the attention. */
@@ -139,6 +154,11 @@ static const struct hf_name names_nemotron[] = {
     {.from = "mixer.shared_experts.down_proj", .to = "ffn_down_shexp"},
     {.from = "mixer.experts.up_proj", .to = "ffn_up_exps.weight", .kind = HF_SLAB},
     {.from = "mixer.experts.down_proj", .to = "ffn_down_exps.weight", .kind = HF_SLAB},
+    {0},
+};
+static const struct hf_name names_mamba2[] = {
+    MAMBA_NAMES("mixer"),
+    {.from = "norm", .to = "attn_norm"},
     {0},
 };
 static const struct hf_name names_bert[] = {
@@ -269,6 +289,21 @@ static const struct hf_name names_gemma4[] = {
     {0},
 };
 
+static const struct hf_name names_llama4[] = {
+    {.from = "feed_forward.gate_proj", .to = "ffn_gate"},
+    {.from = "feed_forward.up_proj", .to = "ffn_up"},
+    {.from = "feed_forward.down_proj", .to = "ffn_down"},
+    {.from = "feed_forward.router", .to = "ffn_gate_inp"},
+    {.from = "feed_forward.experts.gate_up_proj",
+     .to = "ffn_gate_exps.weight",
+     .kind = HF_COLUMNS_HALVES},
+    {.from = "feed_forward.experts.down_proj", .to = "ffn_down_exps.weight", .kind = HF_COLUMNS},
+    {.from = "feed_forward.shared_expert.gate_proj", .to = "ffn_gate_shexp"},
+    {.from = "feed_forward.shared_expert.up_proj", .to = "ffn_up_shexp"},
+    {.from = "feed_forward.shared_expert.down_proj", .to = "ffn_down_shexp"},
+    {0},
+};
+
 static const struct hf_name names_lfm2[] = {
     {.from = "operator_norm", .to = "attn_norm"},
     {.from = "ffn_norm", .to = "ffn_norm"},
@@ -350,8 +385,12 @@ static const struct hf_family families[] = {
                   {"query_pre_attn_scalar", 256},
                   {"sliding_window", 4096},
                   {"max_position_embeddings", 8192}}},
-    {.model_type = "gemma3_text", GEMMA3},
-    {.model_type = "gemma3", .nested_type = "gemma3_text", GEMMA3},
+    {.model_type = "gemma3_text",
+     .only_if = "use_bidirectional_attention",
+     .architecture = "gemma-embedding",
+     GEMMA3},
+    {.model_type = "gemma3_text", .architecture = "gemma3", GEMMA3},
+    {.model_type = "gemma3", .nested_type = "gemma3_text", .architecture = "gemma3", GEMMA3},
     {.model_type = "phi3",
      .architecture = "phi3",
      .activation = "silu",
@@ -400,6 +439,22 @@ static const struct hf_family families[] = {
                   {"scale_emb", 1},
                   {"scale_depth", 1},
                   {"dim_model_base", 1}}},
+    {.model_type = "minicpm3",
+     .architecture = "minicpm3",
+     .activation = "silu",
+     .names = names_deepseek,
+     .is_tied = true,
+     .has_latent = true,
+     .scales_by_depth = true,
+     .defaults = {{"rms_norm_eps", 1e-5},
+                  {"max_position_embeddings", 32768},
+                  {"q_lora_rank", 768},
+                  {"kv_lora_rank", 256},
+                  {"qk_nope_head_dim", 64},
+                  {"qk_rope_head_dim", 32},
+                  {"scale_emb", 12},
+                  {"scale_depth", 1.4},
+                  {"dim_model_base", 256}}},
     {.model_type = "granite",
      .architecture = "granite",
      .activation = "silu",
@@ -454,6 +509,21 @@ static const struct hf_family families[] = {
                   {"mamba_n_groups", 1},
                   {"mamba_d_state", 256},
                   {"mamba_d_conv", 4}}},
+    {.model_type = "mamba2",
+     .architecture = "mamba2",
+     .activation = "silu",
+     .names = names_mamba2,
+     .prefix = "backbone.",
+     .rms_eps = "layer_norm_epsilon",
+     .mamba = HF_MAMBA_ALONE,
+     .defaults = {{"layer_norm_epsilon", 1e-5},
+                  {"max_position_embeddings", 1 << 20},
+                  {"num_attention_heads", 1},
+                  {"num_heads", 128},
+                  {"head_dim", 64},
+                  {"state_size", 128},
+                  {"n_groups", 8},
+                  {"conv_kernel", 4}}},
     {.model_type = "nemotron_h",
      .architecture = "nemotron_h",
      .activation = "relu2",
@@ -612,6 +682,8 @@ static const struct hf_family families[] = {
      .has_experts = true,
      .routing = ROUTING_SIGMOID,
      .defaults = {{"norm_eps", 1e-5}, {"num_key_value_heads", 8}, {"rope_theta", 1e6}}},
+    {.model_type = "llama4_text", LLAMA4},
+    {.model_type = "llama4", .nested_type = "llama4_text", LLAMA4},
     {.model_type = "qwen3_5_text", QWEN35},
     {.model_type = "qwen3_5", .nested_type = "qwen3_5_text", QWEN35},
     {.model_type = "qwen3_5_moe_text", QWEN35_MOE},
@@ -668,6 +740,7 @@ enum status hf_family_find(const struct hf_family **out, const json_t *config, s
         const struct hf_family *f = &families[i];
 
         if (strcmp(f->model_type, type) == 0 &&
+            (f->only_if == NULL || hf_json_is_true(config, f->only_if)) &&
             (f->nested_type == NULL || *nested == '\0' || strcmp(f->nested_type, nested) == 0)) {
             *out = f;
             return STATUS_OK;

@@ -36,7 +36,7 @@ enum status hf_latent_read(struct hf_model *m, struct hf_keys *keys, const json_
 {
     const struct hf_family *f = m->family;
     const char *method = hf_json_text(config, "topk_method");
-    double query_rank = 0;
+    double query_rank = 0, value_dim;
     enum status rc;
 
     if (!f->has_latent)
@@ -46,7 +46,10 @@ enum status hf_latent_read(struct hf_model *m, struct hf_keys *keys, const json_
         (rc = hf_config_size(&m->plain_dim, f, config, "qk_nope_head_dim", HF_WIDTH_MAX, err)) !=
             STATUS_OK ||
         (rc = hf_config_size(&m->head_dim, f, config, "qk_rope_head_dim", HF_WIDTH_MAX, err)) !=
-            STATUS_OK ||
+            STATUS_OK)
+        return rc;
+    m->value_dim = m->width / m->n_heads;
+    if (hf_config_f64(&value_dim, f, config, "v_head_dim", err) != STATUS_NOT_FOUND &&
         (rc = hf_config_size(&m->value_dim, f, config, "v_head_dim", HF_WIDTH_MAX, err)) !=
             STATUS_OK)
         return rc;
@@ -211,11 +214,14 @@ static bool limits_steps(const json_t *config)
 enum status hf_mamba_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,
                           struct error *err)
 {
-    static const char *const names[2][5] = {
+    static const char *const names[3][5] = {
         {"mamba_n_heads", "mamba_d_head", "mamba_d_state", "mamba_n_groups", "mamba_d_conv"},
-        {"mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups", "conv_kernel"}};
+        {"mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups", "conv_kernel"},
+        {"num_heads", "head_dim", "state_size", "n_groups", "conv_kernel"}};
     const struct hf_family *f = m->family;
-    const char *const *name = names[f->mamba == HF_MAMBA_HALVES];
+    const char *const *name = names[f->mamba == HF_MAMBA_HALVES  ? 1
+                                    : f->mamba == HF_MAMBA_ALONE ? 2
+                                                                 : 0];
     uint64_t width = 0, n_taps = 0;
     enum status rc;
 
@@ -251,7 +257,106 @@ enum status hf_mamba_read(struct hf_model *m, struct hf_keys *keys, const json_t
     if (f->mamba == HF_MAMBA &&
         strcmp(hf_json_text(config, "position_embedding_type"), "rope") != 0)
         hf_key_bool(keys, ".rope.scaling.finetuned", false); /* as GGUF says that none is rotated */
-    return f->mamba == HF_MAMBA_BESIDE ? STATUS_OK : read_layer_kinds(m, config, err);
+    return f->mamba == HF_MAMBA_BESIDE || f->mamba == HF_MAMBA_ALONE
+               ? STATUS_OK
+               : read_layer_kinds(m, config, err);
+}
+
+/* --- attention in chunks --- */
+
+/* Experts are in each so many layers, as GGUF says it. */
+static enum status check_moe_layers(const json_t *config, const struct hf_model *m, uint64_t step,
+                                    struct error *err)
+{
+    const json_t *layers = json_object_get(config, "moe_layers"), *one;
+    size_t i;
+
+    json_array_foreach(
+        layers, i,
+        one) if (json_integer_value(one) !=
+                 (json_int_t)((i + 1) * step - 1)) return error_set(err, STATUS_UNIMPLEMENTED,
+                                                                    "key 'moe_layers' is not every "
+                                                                    "'interleave_moe_layer_step' "
+                                                                    "layers (%llu), which "
+                                                                    "is not supported",
+                                                                    (unsigned long long)step);
+    if (json_is_array(layers) && json_array_size(layers) != m->n_layers / step)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "key 'moe_layers' has %zu layers with experts, but of %llu each %llu",
+                         json_array_size(layers), (unsigned long long)m->n_layers,
+                         (unsigned long long)step);
+    return STATUS_OK;
+}
+
+/* The layers that are rotated are those in chunks. */
+static enum status read_chunked(bool *out, const struct hf_model *m, const json_t *config,
+                                struct error *err)
+{
+    const json_t *rotated = json_object_get(config, "no_rope_layers"), *types;
+    uint64_t every = 4;
+    enum status rc = layer_types_of(&types, m, config, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (hf_json_u64(config, "no_rope_layer_interval", &every, err) == STATUS_DATA_LOSS ||
+        every == 0 || (json_array_size(rotated) > 0 && json_array_size(rotated) < m->n_layers))
+        return error_set(err, STATUS_DATA_LOSS,
+                         "key 'no_rope_layers' has %zu entries, it must have %llu, one for each "
+                         "layer, or 'no_rope_layer_interval' must be above 0",
+                         json_array_size(rotated), (unsigned long long)m->n_layers);
+    for (size_t i = 0; i < m->n_layers; i++) {
+        const json_t *one = json_array_get(rotated, i);
+
+        out[i] =
+            one != NULL ? json_integer_value(one) != 0 || json_is_true(one) : (i + 1) % every != 0;
+        if (types != NULL &&
+            !is_layer_of(types, i, out[i] ? "chunked_attention" : "full_attention"))
+            return error_set(err, STATUS_UNIMPLEMENTED,
+                             "keys 'layer_types' and 'no_rope_layers' do not say of layer %zu that "
+                             "it is rotated and in chunks, or neither, which is not supported",
+                             i);
+    }
+    return STATUS_OK;
+}
+
+enum status hf_chunks_read(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                           struct error *err)
+{
+    static const char tuning[] = "attn_temperature_tuning";
+    const struct hf_family *f = m->family;
+    const json_t *tunes = json_object_get(config, tuning);
+    uint64_t chunk = 0, width = 0, every = 0, step = 1;
+    bool chunked[HF_LAYERS_MAX];
+    double rise = 0;
+    enum status rc;
+
+    if (!f->has_chunks)
+        return STATUS_OK;
+    if ((rc = hf_config_size(&chunk, f, config, "attention_chunk_size", HF_WIDTH_MAX, err)) !=
+            STATUS_OK ||
+        (rc = hf_config_size(&width, f, config, "intermediate_size", HF_WIDTH_MAX, err)) !=
+            STATUS_OK ||
+        (rc = hf_config_size(&every, f, config, "floor_scale", HF_WIDTH_MAX, err)) != STATUS_OK ||
+        (rc = hf_config_f64(&rise, f, config, "attn_scale", err)) != STATUS_OK ||
+        (rc = read_chunked(chunked, m, config, err)) != STATUS_OK)
+        return rc == STATUS_NOT_FOUND ? error_set(err, STATUS_DATA_LOSS, "key 'attn_scale' is null")
+                                      : rc;
+    if (hf_json_u64(config, "interleave_moe_layer_step", &step, err) == STATUS_DATA_LOSS ||
+        step == 0)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "key 'interleave_moe_layer_step' must be a number above 0");
+    if ((rc = check_moe_layers(config, m, step, err)) != STATUS_OK)
+        return rc;
+    if (json_is_false(tunes) || (json_is_integer(tunes) && json_integer_value(tunes) == 0))
+        rise = 0;
+    hf_key_u64(keys, ".attention.sliding_window", chunk);
+    hf_key_bools(keys, ".attention.sliding_window_pattern", chunked, m->n_layers);
+    hf_key_bool(keys, ".attention.norms_heads",
+                !json_is_false(json_object_get(config, "use_qk_norm")));
+    hf_key_f32(keys, ".attention.temperature_scale", rise);
+    hf_key_u64(keys, ".attention.temperature_length", every);
+    hf_key_u64(keys, ".expert_feed_forward_length", width);
+    return STATUS_OK;
 }
 
 /* --- heads of two widths --- */

@@ -17,10 +17,11 @@ static const struct hf_merge {
     [HF_PLAIN] = {0, false, false},          [HF_SLAB] = {3, false, false},
     [HF_SLAB_GATE_UP] = {3, true, false},    [HF_COLUMNS] = {3, false, false},
     [HF_COLUMNS_GATE_UP] = {3, true, false}, [HF_ROWS] = {2, false, true},
-    [HF_ROWS_GATE_UP] = {2, true, true},     [HF_GATE_UP] = {2, true, false},
-    [HF_BLOCKS] = {4, false, false},         [HF_BLOCKS_GATE_UP] = {4, true, false},
-    [HF_LATENT] = {2, true, false},          [HF_STATE_HEADS] = {2, true, false},
-    [HF_DECAYS] = {1, false, true},          [HF_GROUPS] = {1, false, true},
+    [HF_COLUMNS_HALVES] = {3, true, false},  [HF_ROWS_GATE_UP] = {2, true, true},
+    [HF_GATE_UP] = {2, true, false},         [HF_BLOCKS] = {4, false, false},
+    [HF_BLOCKS_GATE_UP] = {4, true, false},  [HF_LATENT] = {2, true, false},
+    [HF_STATE_HEADS] = {2, true, false},     [HF_DECAYS] = {1, false, true},
+    [HF_GROUPS] = {1, false, true},
 };
 
 /* The first and the second of two that one tensor holds. */
@@ -53,20 +54,31 @@ void hf_merged_name(struct named_tensor *t, enum hf_kind kind, size_t i)
     }
 }
 
-size_t hf_merged_n_parts(enum hf_kind kind, const struct hf_model *m, size_t i)
+bool hf_merged_is_slab(enum hf_kind kind)
 {
+    return kind == HF_SLAB || kind == HF_SLAB_GATE_UP;
+}
+
+size_t hf_merged_n_parts(enum hf_kind kind, const struct hf_model *m, const struct hf_tensor *from,
+                         size_t i)
+{
+    if (from->is_fp8)
+        return from->dims[0];
     if (kind != HF_STATE_HEADS)
         return 0;
     return (i == 0 ? 2 * m->n_key_heads : 0) + m->n_state_heads;
 }
 
 /* Parts are heads: of the first all queries, all keys, all values; of the second all gates. */
-size_t hf_merged_part_row(enum hf_kind kind, const struct hf_model *m, size_t i, size_t part)
+size_t hf_merged_part_row(enum hf_kind kind, const struct hf_model *m, const struct hf_tensor *from,
+                          size_t i, size_t part)
 {
-    const size_t n_keys = m->n_key_heads, each = m->n_state_heads / n_keys, all = 2 + 2 * each;
-    const size_t value = i == 0 ? part - 2 * n_keys : part;
+    const size_t n_keys = m->n_key_heads, each = n_keys > 0 ? m->n_state_heads / n_keys : 0;
+    const size_t value = i == 0 ? part - 2 * n_keys : part, all = 2 + 2 * each;
     size_t head;
 
+    if (from->is_fp8)
+        return part * from->dims[1] + i * from->dims[1] / 2;
     assert(kind == HF_STATE_HEADS);
     if (i == 0 && part < 2 * n_keys)
         head = part % n_keys * all + part / n_keys;
@@ -98,6 +110,12 @@ static void set_strides(struct tensor *w, enum hf_kind kind, const struct hf_mod
         w->n_cols = d[1];
         w->strides = (struct tensor_strides){d[1] * d[2], 2, d[2]};
         offset = i;
+        break;
+    case HF_COLUMNS_HALVES: /* [part][column][gates, ups] */
+        w->n_part_rows = d[2] / 2;
+        w->n_cols = d[1];
+        w->strides = (struct tensor_strides){d[1] * d[2], 1, d[2]};
+        offset = i * d[2] / 2;
         break;
     case HF_ROWS: /* [part][column] */
         w->n_part_rows = 1;
@@ -161,6 +179,16 @@ static void set_heads(struct tensor *w, const struct hf_tensor *from, const stru
     w->n_rows = w->n_part_rows = m->state_dim;
 }
 
+/* One expert of a slab in FP8. */
+static void set_expert(struct tensor *w, enum hf_kind kind, const struct hf_tensor *from)
+{
+    w->form = TENSOR_PARTS;
+    w->source = SOURCE_FP8;
+    w->type = DTYPE_F32;
+    w->n_cols = from->dims[2];
+    w->n_rows = w->n_part_rows = from->dims[1] / (merges[kind].is_pair ? 2 : 1);
+}
+
 static void set_decays(struct tensor *w, const struct hf_tensor *from)
 {
     w->form = TENSOR_WIDE;
@@ -189,18 +217,20 @@ enum status hf_merged_form(struct named_tensor *t, enum hf_kind kind, const stru
     const uint64_t *d = from->dims;
     const uint64_t halved =
         kind == HF_SLAB_GATE_UP || kind == HF_BLOCKS_GATE_UP || kind == HF_ROWS_GATE_UP ? d[1]
-        : kind == HF_COLUMNS_GATE_UP                                                    ? d[2]
+        : kind == HF_COLUMNS_GATE_UP || kind == HF_COLUMNS_HALVES                       ? d[2]
                                                                                         : d[0];
     struct tensor *w = &t->tensor;
 
     if (from->n_dims != m->n_dims || (m->is_pair && halved % 2 != 0) ||
-        from->is_bytes != hf_merged_is_blocks(kind) || from->is_fp8 ||
+        from->is_bytes != hf_merged_is_blocks(kind) || (from->is_fp8 && !hf_merged_is_slab(kind)) ||
         (from->is_bytes && d[3] != MX_HALF) || !has_merged_rows(kind, model, d))
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "has %zu dimensions, a size or a type that is not supported for it",
                          from->n_dims);
     hf_merged_name(t, kind, i);
-    if (hf_merged_is_blocks(kind)) {
+    if (from->is_fp8) {
+        set_expert(w, kind, from);
+    } else if (hf_merged_is_blocks(kind)) {
         set_blocks(w, kind, d, i);
     } else if (kind == HF_STATE_HEADS) {
         set_heads(w, from, model);

@@ -238,6 +238,13 @@ static const char *encoder_name(const struct hf_family *f, const char *name,
     return room;
 }
 
+/* A name of a model that was saved without what it is for: the prefix of all is left out. */
+static bool lacks_prefix(const char *name)
+{
+    return hf_begins_with(name, "layers.") || strcmp(name, "embed_tokens.weight") == 0 ||
+           strcmp(name, "norm.weight") == 0;
+}
+
 /* The name as the language model alone would have it; `room` holds it where it is none of the
  * file's. */
 static const char *language_name(const struct hf_model *m, const char *name,
@@ -258,6 +265,10 @@ static const char *language_name(const struct hf_model *m, const char *name,
             (void)snprintf(room, GGUF_TENSOR_NAME_MAX * 2, "%s%s", is_head ? "" : "model.", rest);
             return room;
         }
+    if (lacks_prefix(name)) {
+        (void)snprintf(room, GGUF_TENSOR_NAME_MAX * 2, "model.%s", name);
+        return room;
+    }
     return name;
 }
 
@@ -306,7 +317,7 @@ static const char *scaled_name(const char *name, char room[GGUF_TENSOR_NAME_MAX 
 {
     static const struct {
         const char *end, *of;
-    } ends[] = {{".weight_scale_inv", ".weight"}, {"_scales", "_blocks"}};
+    } ends[] = {{".weight_scale_inv", ".weight"}, {"_scale_inv", ""}, {"_scales", "_blocks"}};
 
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
         if (hf_ends_with(name, ends[i].end)) {

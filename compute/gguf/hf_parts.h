@@ -120,6 +120,7 @@ enum hf_kind {
     HF_SLAB_GATE_UP,    /* of each expert the gate, then the up */
     HF_COLUMNS,         /* all experts, columns before rows */
     HF_COLUMNS_GATE_UP, /* likewise, gates and ups in turn */
+    HF_COLUMNS_HALVES,  /* likewise, the gates, then the ups */
     HF_ROWS,            /* a bias for each expert */
     HF_ROWS_GATE_UP,    /* gates and ups in turn */
     HF_GATE_UP,         /* the gate, then the up */
@@ -145,6 +146,7 @@ struct hf_name {
 struct hf_family {
     const char *model_type, *architecture;
     const char *nested_type;     /* the language model of text_config, with others beside it */
+    const char *only_if;         /* a key that must be true; NULL: none */
     const char *activation;      /* its hidden_act */
     const struct hf_name *names; /* its own, before those that all families have; or NULL */
     const char *eps;             /* of LayerNorms; NULL: it has RMS norms */
@@ -152,15 +154,17 @@ struct hf_family {
     bool has_pairs;              /* GGUF has its queries and keys as adjacent pairs */
     bool is_tied;                /* where tie_word_embeddings is absent */
     bool has_experts;
-    double near;            /* what router_jitter_noise must be; 0: there is no such key */
-    const char *experts_if; /* the key that is true where it has them; NULL: it has */
+    double near;             /* what router_jitter_noise must be; 0: there is no such key */
+    const char *experts_if;  /* the key that is true where it has them; NULL: it has */
+    const char *dense_width; /* of networks that are no experts; NULL: intermediate_size is */
     bool has_later_layers; /* layers behind the last one predict further tokens, and are not read */
     bool has_betas;        /* YaRN's beta_fast and beta_slow are keys */
     bool scales_by_depth;  /* branches by the root of the number of layers, logits by the width */
     bool has_latent;       /* attention is latent */
     bool has_state;        /* layers carry a state, unless layer_types says that they attend */
-    /* Layers are Mamba-2, unless a list says that they attend; HF_MAMBA_BESIDE: all are both. */
-    enum { HF_NO_MAMBA, HF_MAMBA, HF_MAMBA_HALVES, HF_MAMBA_BESIDE } mamba;
+    /* Layers are Mamba-2, unless a list says that they attend; HF_MAMBA_BESIDE: all are both;
+     * HF_MAMBA_ALONE: none attends. */
+    enum { HF_NO_MAMBA, HF_MAMBA, HF_MAMBA_HALVES, HF_MAMBA_BESIDE, HF_MAMBA_ALONE } mamba;
     bool has_factors;                  /* hf_factors.c */
     const struct hf_name *names_dense; /* its own where layers have no experts; NULL: the same */
     const char *prefix;                /* in place of "model."; NULL: none */
@@ -170,6 +174,7 @@ struct hf_family {
     bool rotates;                /* an encoder's queries and keys */
     uint64_t n_unused_positions; /* at the begin of an encoder's table */
     bool has_two_heads;          /* those of layers with a window are of another width */
+    bool has_chunks;             /* windows are chunks, of the layers that are rotated */
     bool yarn_is_exact;          /* truncate: false */
     bool window_is_optional; /* there is one only where use_sliding_window or layer_types say so */
     float norm_add;          /* to the weights of norms */
@@ -217,6 +222,10 @@ enum status hf_two_heads_read(struct hf_model *m, uint64_t *ret_window_dim, stru
                               const json_t *config, uint64_t ffn_width,
                               struct error *err) MUST_CHECK;
 
+/* Layers whose attention is in chunks, and how their heads are normed and scaled. */
+enum status hf_chunks_read(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                           struct error *err) MUST_CHECK;
+
 /* hf_factors.c */
 
 /* What m's tensors are multiplied by; m knows whether its embeddings are tied. */
@@ -248,6 +257,8 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
 /* The same of an encoder; pooling: what stands beside it (1_Pooling/config.json), or NULL. */
 enum status hf_encoder_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,
                             const json_t *pooling, struct error *err) MUST_CHECK;
+/* How states become an embedding, as sentence-transformers says it beside the model. */
+void hf_pooling_write(const struct hf_model *m, struct hf_keys *keys, const json_t *pooling);
 
 /* hf_names.c */
 
@@ -272,10 +283,15 @@ struct hf_tensor;
 bool hf_merged_is_blocks(enum hf_kind kind);
 /* How many tensors of GGUF it holds. */
 size_t hf_merged_n(enum hf_kind kind);
-/* Of how many parts that lie apart the i-th of them is; 0: of none. */
-size_t hf_merged_n_parts(enum hf_kind kind, const struct hf_model *m, size_t i);
+/* Of how many parts that lie apart the i-th of them is; 0: of none. Experts in FP8 are parts, since
+ * each has scales of its own. */
+size_t hf_merged_n_parts(enum hf_kind kind, const struct hf_model *m, const struct hf_tensor *from,
+                         size_t i);
 /* Where part `part` of the i-th of them begins, in rows of the file's tensor. */
-size_t hf_merged_part_row(enum hf_kind kind, const struct hf_model *m, size_t i, size_t part);
+size_t hf_merged_part_row(enum hf_kind kind, const struct hf_model *m, const struct hf_tensor *from,
+                          size_t i, size_t part);
+/* Whether it is all experts, each by rows as GGUF has them. */
+bool hf_merged_is_slab(enum hf_kind kind);
 /* Names the i-th of them; t has the name of the first. */
 void hf_merged_name(struct named_tensor *t, enum hf_kind kind, size_t i);
 /* Makes t, which has the first's name and from's place, the i-th of them. */

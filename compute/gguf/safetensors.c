@@ -365,6 +365,34 @@ static enum status place_scale(struct hf_folder *f, struct tensor *t, const stru
     return STATUS_OK;
 }
 
+/* The same of all experts of a slab, the i-th tensor of n that it holds: each has whole blocks. */
+static enum status place_slab_scales(struct hf_folder *f, struct tensor *t,
+                                     const struct hf_tensor *from, size_t i, size_t n,
+                                     const struct gguf *file, struct error *err)
+{
+    const struct hf_model *m = &f->model;
+    const size_t rows = m->block_rows, cols = m->block_cols, n_experts = t->n_rows / t->n_part_rows;
+    const size_t size = from->is_bytes ? 1 : dtype_block_bytes(from->type);
+    const uint64_t n_down = rows > 0 ? (n * t->n_part_rows + rows - 1) / rows : 0;
+    const uint64_t n_right = cols > 0 ? (t->n_cols + cols - 1) / cols : 0;
+
+    if (from->is_fp8 || from->is_bytes || n_down == 0 || (n > 1 && t->n_part_rows % rows != 0) ||
+        from->size_bytes / size != n_experts * n_down * n_right)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "has scales of experts that are not for whole blocks of "
+                         "quantization_config's weight_block_size");
+    t->scale_type = from->type;
+    t->scale_rows = rows;
+    t->scale_cols = cols;
+    for (size_t e = 0; e < n_experts; e++) {
+        struct tensor_part *part = folder_part(f, t, e);
+
+        part->scale_file = file;
+        part->scale_at = from->begin + (e * n_down + i * (n_down / n)) * n_right * size;
+    }
+    return STATUS_OK;
+}
+
 /* Scales of a tensor that is placed. */
 static enum status place_scales(struct hf_folder *f, struct named_tensor *t,
                                 const struct hf_tensor *from, const struct hf_place *place,
@@ -384,7 +412,9 @@ static enum status place_scales(struct hf_folder *f, struct named_tensor *t,
         if (!has_part(of, expert) || of->source == SOURCE_AS_IS)
             return error_set(err, STATUS_DATA_LOSS, "has scales of '%s', which needs none",
                              t->name);
-        rc = place_scale(f, of, from, expert, file, err);
+        rc = hf_merged_is_slab(place->kind)
+                 ? place_slab_scales(f, of, from, i, hf_merged_n(place->kind), file, err)
+                 : place_scale(f, of, from, expert, file, err);
         if (rc != STATUS_OK)
             return rc;
     }
@@ -392,17 +422,21 @@ static enum status place_scales(struct hf_folder *f, struct named_tensor *t,
 }
 
 /* The parts of the i-th tensor of those that one of the file holds. */
-static enum status place_heads(struct hf_folder *f, const struct named_tensor *t, enum hf_kind kind,
-                               size_t i, struct error *err)
+static enum status place_heads(struct hf_folder *f, const struct named_tensor *t,
+                               const struct hf_tensor *from, enum hf_kind kind, size_t i,
+                               struct error *err)
 {
-    const size_t n = hf_merged_n_parts(kind, &f->model, i);
+    const size_t n = hf_merged_n_parts(kind, &f->model, from, i);
+    const size_t row_bytes =
+        from->is_fp8 ? t->tensor.n_cols : dtype_row_bytes(t->tensor.type, t->tensor.n_cols);
     enum status rc = STATUS_OK;
 
     for (size_t part = 0; part < n && rc == STATUS_OK; part++) {
         struct named_tensor one = *t;
 
-        one.tensor.file_at += hf_merged_part_row(kind, &f->model, i, part) *
-                              dtype_row_bytes(one.tensor.type, one.tensor.n_cols);
+        one.tensor.size_bytes =
+            one.tensor.n_rows * dtype_row_bytes(one.tensor.type, one.tensor.n_cols);
+        one.tensor.file_at += hf_merged_part_row(kind, &f->model, from, i, part) * row_bytes;
         rc = place_part(f, &one, part, n, err);
     }
     return rc;
@@ -417,8 +451,8 @@ static enum status place_merged(struct hf_folder *f, const struct named_tensor *
         struct named_tensor one = *t;
 
         rc = hf_merged_form(&one, kind, &f->model, from, i, err);
-        if (rc == STATUS_OK && hf_merged_n_parts(kind, &f->model, i) > 0)
-            rc = place_heads(f, &one, kind, i, err);
+        if (rc == STATUS_OK && hf_merged_n_parts(kind, &f->model, from, i) > 0)
+            rc = place_heads(f, &one, from, kind, i, err);
         else if (rc == STATUS_OK)
             rc = hf_merged_is_blocks(kind) ? place_part(f, &one, 0, 1, err)
                                            : gguf_tensors_add(f->g, &one, err);
@@ -555,6 +589,67 @@ static enum status make_rope(struct hf_folder *f, struct error *err)
     return rc == STATUS_OK ? add_own(f, "rope_factors_short.weight", divisors + n, n, err) : rc;
 }
 
+/* Experts in FP8 that are in one tensor, of a gate and of an up. */
+static size_t n_slab_parts(const struct hf_folder *f)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < f->n_heads; i++)
+        for (size_t k = 0; k < f->heads[i].n; k++)
+            if (f->heads[i].list[k].is_fp8 && f->heads[i].list[k].n_dims == 3)
+                n += 2 * f->heads[i].list[k].dims[0];
+    return n;
+}
+
+/* --- what sentence-transformers puts behind a model --- */
+
+static enum status place_dense(struct hf_folder *f, const struct hf_tensors *head,
+                               const struct gguf *file, size_t i, struct error *err)
+{
+    const struct hf_tensor *from = &head->list[0];
+    struct named_tensor t;
+
+    if (head->n != 1 || strcmp(from->name, "linear.weight") != 0 || from->n_dims != 2 ||
+        from->other_type != NULL || from->is_fp8 || from->is_bytes)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "%zu tensors; only a matrix of floats 'linear.weight' is supported",
+                         head->n);
+    t = tensor_from(from, file);
+    t.name_len = (size_t)snprintf(t.name, sizeof(t.name), "dense_%zu.weight", i);
+    return gguf_tensors_add(f->g, &t, err);
+}
+
+/* A product of the embedding, which the folder has as its module i; it may be missing. */
+static enum status open_dense(struct hf_folder *f, size_t i, struct error *err)
+{
+    static const char end[] = "Identity";
+    char name[NAME_MAX_BYTES];
+    json_t *config = NULL;
+    struct hf_tensors head = {0};
+    struct gguf *file;
+    enum status rc;
+
+    (void)snprintf(name, sizeof(name), "%zu_Dense/config.json", i);
+    rc = read_optional(f, name, &config, err);
+    if (rc == STATUS_OK && config != NULL) {
+        const char *activation = hf_json_text(config, "activation_function");
+        const size_t len = strlen(activation);
+
+        if (len < sizeof(end) - 1 || strcmp(activation + len - (sizeof(end) - 1), end) != 0)
+            rc = error_set(err, STATUS_UNIMPLEMENTED,
+                           "%s: key 'activation_function' is '%.60s'; only Identity is supported",
+                           name, activation);
+        (void)snprintf(name, sizeof(name), "%zu_Dense/%s", i, single);
+        if (rc == STATUS_OK && (rc = take_file(f, name, &file, err)) == STATUS_OK &&
+            ((rc = hf_tensors_open(&head, file, err)) != STATUS_OK ||
+             (rc = place_dense(f, &head, file, i, err)) != STATUS_OK))
+            (void)error_prefix(err, "%s", name);
+    }
+    hf_tensors_close(&head);
+    json_decref(config);
+    return rc;
+}
+
 static enum status make_tensors(struct hf_folder *f, struct error *err)
 {
     struct gguf *g = f->g;
@@ -563,19 +658,22 @@ static enum status make_tensors(struct hf_folder *f, struct error *err)
     if (rc != STATUS_OK)
         return rc;
     gguf_tensors_clear(g);
-    /* a tensor is at most a gate and an up, or one of a layer's heads of state */
-    f->parts_room = 2 * f->n_tensors + 1 +
+    /* a tensor is at most a gate and an up, or one of a layer's heads of state, or of all experts
+     */
+    f->parts_room = 2 * f->n_tensors + 1 + n_slab_parts(f) +
                     2 * f->model.n_layers * (f->model.n_key_heads + f->model.n_state_heads);
     g->own_parts = try_alloc(f->parts_room, sizeof(*g->own_parts));
     if (g->own_parts == NULL)
         return error_no_memory(err, f->parts_room * sizeof(*g->own_parts), "its experts");
-    rc = gguf_tensors_reserve(g, 2 * f->n_tensors + 2, err);
+    rc = gguf_tensors_reserve(g, 2 * f->n_tensors + 4, err);
     for (size_t i = 0; i < 2 * f->n_heads && rc == STATUS_OK; i++) {
         const size_t file = i % f->n_heads;
 
         rc = name_tensors(f, &f->heads[file], g->others[g->n_others - f->n_heads + file],
                           i >= f->n_heads, err);
     }
+    for (size_t i = 2; i <= 3 && rc == STATUS_OK; i++)
+        rc = open_dense(f, i, err);
     if (rc == STATUS_OK)
         rc = check_parts(f, err);
     return rc == STATUS_OK ? make_rope(f, err) : rc;

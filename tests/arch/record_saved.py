@@ -107,6 +107,12 @@ RECIPES = {
         layers_block_type=["linear_attention", "moe", "full_attention", "mlp"], ssm_state_size=16, mamba_num_heads=8, mamba_head_dim=16,
         n_groups=2, chunk_size=16, time_step_min=1e-9, n_routed_experts=4, moe_shared_expert_intermediate_size=48,
         routed_scaling_factor=2.5)),
+    "llama4": ("Llama4:Llama4Text", WIDE | dict(
+        num_hidden_layers=4, intermediate_size=48, intermediate_size_mlp=80, num_local_experts=4, num_experts_per_tok=1,
+        interleave_moe_layer_step=2, attention_chunk_size=16, floor_scale=16)),
+    "minicpm3": ("MiniCPM3", BASE | LATENT | dict(num_hidden_layers=2, q_lora_rank=24, dim_model_base=32)),
+    "mamba2": ("Mamba2", dict(vocab_size=96, hidden_size=64, num_hidden_layers=2, num_heads=8, head_dim=16, state_size=16, n_groups=2,
+                              chunk_size=16, time_step_min=1e-9, pad_token_id=0, bos_token_id=1, eos_token_id=2)),
     "stablelm": ("StableLm", BASE | dict(num_hidden_layers=2, use_qkv_bias=True)),
 }
 
@@ -119,6 +125,9 @@ ENCODERS = {
     "bert_rank": ("Bert", "ForSequenceClassification", TEXTS | dict(num_labels=1)),
     "xlm_roberta": ("XLMRoberta", "ForMaskedLM", XLM),
     "xlm_roberta_rank": ("XLMRoberta", "ForSequenceClassification", XLM | dict(num_labels=1)),
+    "gemma_embedding": ("Gemma3Text", "Model", TEXTS | dict(
+        num_hidden_layers=7, num_key_value_heads=2, head_dim=32, query_pre_attn_scalar=24, sliding_window=16,
+        use_bidirectional_attention=True)),
     "nomic_bert": ("NomicBert", "Model", TEXTS),
     "modernbert": ("ModernBert", "ForMaskedLM", MODERN),
     "modernbert_rank": ("ModernBert", "ForSequenceClassification", MODERN | dict(num_labels=1)),

@@ -106,6 +106,16 @@ def published(name, config, tensors):
     return None
 
 
+def write_dense(path, n_known):
+    """Two products behind the model, which together change nothing: the known numbers are turned around, and again."""
+    exchange = np.eye(64, dtype=np.float32)
+    exchange[:n_known] = exchange[:n_known][::-1]
+    for module in ("2_Dense", "3_Dense"):
+        (path / module).mkdir()
+        (path / module / "config.json").write_text(json.dumps({"activation_function": "torch.nn.modules.linear.Identity"}))
+        saved_weights.write(path / module / "model.safetensors", {"linear.weight": ("F32", (64, 64), exchange.tobytes())})
+
+
 def check_saved(encode, folder, names):
     """What is wrong with folders."""
     wrong = []
@@ -121,6 +131,8 @@ def check_saved(encode, folder, names):
                 continue
             path = folder / f"{name}_{i}"
             test_saved.write_folder(path, *given)
+            if name == "gemma_embedding":
+                write_dense(path, len(known["vectors"][0]))
             (path / "1_Pooling").mkdir()
             (path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
             got = run(encode, folder, path, "ref", rows)
@@ -129,6 +141,25 @@ def check_saved(encode, folder, names):
             print(f"{path.name:20} ref: {off:.1e}", flush=True)
             if not off <= 1e-5:
                 wrong.append(f"{path.name}: {off:.2e}")
+    gemma = recorded["gemma_embedding"]
+    for file, content, words in (("config.json", '{"activation_function": "torch.nn.modules.activation.Tanh"}', "only Identity is supported"),
+                                 ("model.safetensors", {"linear.weight": ("F32", (64,), bytes(256))}, "only a matrix of floats"),
+                                 ("model.safetensors", {"linear.weight": ("F32", (8, 63), bytes(2016))}, "dense_2.weight"),
+                                 ("model.safetensors", None, "2_Dense/model.safetensors")):
+        path = folder / "dense_refused"
+        shutil.rmtree(path, ignore_errors=True)
+        test_saved.write_folder(path, gemma["config"], {
+            n: ("F32", shape, saved_weights.values(n, shape, base, scale).tobytes()) for n, (shape, base, scale) in gemma["tensors"].items()})
+        write_dense(path, 0)
+        if content is None:
+            (path / "2_Dense" / file).unlink()
+        elif file == "config.json":
+            (path / "2_Dense" / file).write_text(content)
+        else:
+            saved_weights.write(path / "2_Dense" / file, content)
+        done = subprocess.run([encode, path, "ref", "0", folder / "rows", folder / "vectors"], capture_output=True, text=True, check=False)
+        if done.returncode == 0 or words not in done.stderr:
+            wrong.append(f"not refused by {words}: {done.stderr}")
     path = folder / "refused"
     config = recorded["bert"]["config"]
     for changed, words in (({}, "is of type 'I32'"), ({"hidden_act": "relu"}, "'hidden_act' is 'relu'"), ({"is_decoder": True}, "'is_decoder' is true"),

@@ -96,6 +96,14 @@ REFUSED = {
                       ({"time_step_limit": [0.1, 1]}, "'time_step_limit'"), ({"mamba_d_conv": 0}, "'mamba_d_conv' is 0")],
     "nemotron_h": [({"layers_block_type": ["linear_attention"] * 3}, "does not belong"), ({"moe_latent_size": 32}, "'moe_latent_size'"),
                    ({"mlp_hidden_act": "silu"}, "'relu2'"), ({"layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp"]}, "does not belong")],
+    "llama4": [({"moe_layers": [0, 2]}, "'moe_layers' is not every"), ({"moe_layers": [1]}, "'moe_layers' has 1 layers"),
+               ({"layer_types": ["full_attention"] * 4}, "'layer_types' and 'no_rope_layers'"), ({"no_rope_layers": [1]}, "'no_rope_layers' has 1"),
+               ({"attention_chunk_size": None}, "'attention_chunk_size' is absent"), ({"floor_scale": 0}, "'floor_scale' is 0"),
+               ({"layer_types": ["full_attention"]}, "'layer_types' has 1 entries")],
+    "minicpm3": [({"dim_model_base": 0}, "'dim_model_base'"), ({"qk_nope_head_dim": 12}, "a size or a type"),
+                 ({"v_head_dim": 0}, "'v_head_dim' is 0")],
+    "mamba2": [({"n_groups": 3}, "a size or a type"), ({"num_heads": 0}, "'num_heads' is 0"), ({"state_size": 24}, "must be"),
+               ({"hidden_act": "gelu"}, "'silu'")],
     "deepseek_v2": [({"topk_method": "group_limited_greedy"}, "'topk_method'"), ({"kv_lora_rank": 0}, "'kv_lora_rank' is 0")],
 }
 
@@ -174,6 +182,37 @@ def older_nemotron(test, known, config, tensors):
     test.recorded("nemotron_h_older", known, older, tensors | more)
 
 
+def fused(tensors, n_experts):
+    """The same with all experts of a layer in one tensor: of each the gate's rows, then those of up."""
+    out = {name: t for name, t in tensors.items() if ".experts." not in name}
+    for layer in {name.split(".experts.")[0] for name in tensors if ".experts." in name}:
+        gate, up, down = ([np.frombuffer(tensors[f"{layer}.experts.{e}.{x}_proj.weight"][2], np.float32).reshape(
+            tensors[f"{layer}.experts.{e}.{x}_proj.weight"][1]) for e in range(n_experts)] for x in ("gate", "up", "down"))
+        for x, all_experts in (("gate_up", np.concatenate([gate, up], axis=1)), ("down", np.array(down))):
+            out[f"{layer}.experts.{x}_proj"] = ("F32", all_experts.shape, all_experts.tobytes())
+    return out
+
+
+def fused_fp8(test, name, known, config, tensors, block):
+    """Experts that are in one tensor, with scales for each."""
+    tensors = fused(tensors, config["num_experts"])
+    test.recorded(f"{name}_fused", known, config, tensors)
+
+    def convert(tensor, weight):
+        parts = [to_fp8(f"{tensor}.weight", w, block) for w in weight]
+        packed = {k: (parts[0][0][k][0], (len(parts), *parts[0][0][k][1]), b"".join(p[0][k][2] for p in parts)) for k in parts[0][0]}
+        return ({k.replace(".weight", ""): v for k, v in packed.items()}, np.array([real for _, real in parts]))
+
+    quantization = {"quant_method": "fp8", "weight_block_size": list(block)}
+    small, real = quantise(tensors, convert, lambda n: n.endswith("_proj") and "experts" in n)
+    test.quantised(f"{name}_fp8", known, config | {"quantization_config": quantization}, small, real)
+    for i, odd in enumerate([[block[0] + 1, block[1]], None]):
+        path = test.folder / f"{name}_fp8_odd{i}"
+        write_folder(path, config | {"quantization_config": quantization | {"weight_block_size": odd}}, small)
+        got = test.logprobs(path, known["ids"], config["vocab_size"])
+        test.say(path.name, None if isinstance(got, str) and "whole blocks" in got else f"not refused: {got}", "refused")
+
+
 def older(test, name, known, config, tensors):
     """As such models are published: nested beside what sees and what predicts further tokens, in transformers 4's spelling."""
     text = dict(config)
@@ -226,6 +265,8 @@ def main():
                 older(test, name, known, config, tensors)
             if name in ("llama", "qwen3_moe"):  # blocks that do not divide the matrices; permuted rows; experts
                 fp8(test, name, known, config, tensors, (40, 24))
+            if name in ("qwen3_next", "qwen3_5_moe"):
+                fused_fp8(test, name, known, config, tensors, (16, 24))
             if name == "ministral3":
                 fp8(test, name, known, config, tensors, None)
             if name == "gpt_oss":
