@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Unpacks what the programs are linked against, as Debian has it for 64-bit Arm, in a folder: the headers and libraries of
-# tools/packages.txt and all that they depend on. apt works in folders of its own, so this machine's packages and its list
-# of architectures stay what they are. Beside the folder lies FOLDER.ini, which tells Meson where it is.
+# tools/packages.txt and all that they depend on. FOLDER/DEBIAN says of which package a library is, for dpkg-shlibdeps. apt
+# works in folders of its own, so this machine's packages and its list of architectures stay what they are. Beside the
+# folder lies FOLDER.ini, which tells Meson where it is.
 # usage: tools/arm64_sysroot.sh FOLDER
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=$1
-[ ! -f "$folder.ini" ] || exit 0
+[ ! -f "$folder.ini" ] || [ ! -f "$folder/DEBIAN/shlibs" ] || exit 0
 keys=/usr/share/keyrings/debian-archive-keyring.gpg release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 apt=$folder.apt
 rm -rf "$folder" "$apt"
-mkdir -p "$folder" "$apt"/{state/lists/partial,cache/archives/partial}
+mkdir -p "$folder/DEBIAN" "$apt"/{state/lists/partial,cache/archives/partial}
 : >"$apt/status"
 for suite in "debian $release" "debian-security $release-security"; do
     echo "deb [signed-by=$keys] http://deb.debian.org/${suite% *} ${suite#* } main"
@@ -26,6 +27,9 @@ asked update
 asked install --yes --no-install-recommends --download-only "${packages[@]}" check >/dev/null
 for package in "$apt"/cache/archives/*.deb; do
     dpkg-deb --extract "$package" "$folder"
+    for part in symbols shlibs; do
+        dpkg-deb --ctrl-tarfile "$package" | tar -xO "./$part" 2>/dev/null >>"$folder/DEBIAN/$part" || true # not each has them
+    done
 done
 # Links that begin at / would lead to this machine's files.
 find "$folder" -type l -lname '/*' | while IFS= read -r link; do

@@ -3,6 +3,8 @@
 
 usage: completions.py bash|zsh|fish parleyd WRITE_DOCUMENTS     from `write_documents table`
        completions.py bash|zsh|fish parley PARLEY               from what `parley --help` and `parley VERB --help` print
+
+Words before the program, such as qemu-aarch64 -L FOLDER, run it.
 """
 import re
 import subprocess
@@ -15,15 +17,15 @@ def said(*command):
 
 def of_parleyd(program):
     """{"": options}; an option is (flag, value, help)."""
-    rows = (line.split("\t") for line in said(program, "table").splitlines())
+    rows = (line.split("\t") for line in said(*program, "table").splitlines())
     return {"": [(row[0], row[1], row[7]) for row in rows]}, {}
 
 
 def of_parley(program):
     """{verb: options}, {verb: what it does}."""
-    verbs = dict(re.findall(r"^  ([\w-]+)  +(\S.*)$", said(program, "--help"), re.M))
+    verbs = dict(re.findall(r"^  ([\w-]+)  +(\S.*)$", said(*program, "--help"), re.M))
     found = r"^  (--[\w-]+)(?:, -\w+)? ?(\S*)(?:  +|\n +)(\S.*(?:\n {30}\S.*)*)$"
-    options = {verb: [(flag, value, " ".join(text.split())) for flag, value, text in re.findall(found, said(program, verb, "--help"), re.M)]
+    options = {verb: [(flag, value, " ".join(text.split())) for flag, value, text in re.findall(found, said(*program, verb, "--help"), re.M)]
                for verb in verbs}
     assert verbs and all(options.values()), "the help of parley has another form"
     return options, verbs
@@ -106,7 +108,7 @@ def fish_text(text):
 
 
 def main():
-    shell, name, program = sys.argv[1:]
+    shell, name, *program = sys.argv[1:]
     options, verbs = {"parleyd": of_parleyd, "parley": of_parley}[name](program)
     print("\n".join({"bash": bash, "zsh": zsh, "fish": fish}[shell](name, options, verbs)))
 

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # A relocatable tarball of a build: programs, their libraries beside them, the man pages. It runs on
-# x86-64 machines whose C library is not older than the one here, with no package installed.
-# usage: tools/dist.sh BUILD_DIR OUT_DIR [--module FILE] [--cublas DIR [--piece-bytes N]]
+# machines of the build's processor whose C library is not older than Debian 12's, with no package installed.
+# usage: tools/dist.sh BUILD_DIR OUT_DIR [--arm64 SYSROOT] [--module FILE] [--cublas DIR [--piece-bytes N]]
+#   --arm64   the build is for 64-bit Arm, and SYSROOT has Debian's arm64 packages (tools/arm64_sysroot.sh)
 #   --module  the CUDA module
 #   --cublas  where PyPI's nvidia-cublas is unpacked: its libraries become pieces of their own beside
 #             the tarball, in which a script joins them
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-build=$1 out=$2 module='' cublas=''
+build=$1 out=$2 module='' cublas='' arch=x86_64 libraries=/ runs=()
 most=$((60 << 20)) piece=$most # bytes of a file
 shift 2
 while [ $# -gt 0 ]; do
     case $1 in
+    --arm64) arch=aarch64 libraries=$2 runs=(qemu-aarch64 -L "$2") ;;
     --module) module=$2 ;;
     --cublas) cublas=$2 ;;
     --piece-bytes) piece=$2 ;;
@@ -24,8 +26,8 @@ fail() {
     exit 1
 }
 
-version=$("$build/parleyd" --version | sed 's/.* //')
-name=parley-$version-x86_64
+version=$("${runs[@]}" "$build/parleyd" --version | sed 's/.* //')
+name=parley-$version-$arch
 mkdir -p "$out"
 work=$(mktemp -d "$out/work.XXXXXX")
 work=$(realpath "$work")
@@ -46,12 +48,14 @@ if [ -n "$grammar" ]; then
     cat build/xgrammar/xgrammar-0.2.8/{NOTICE,LICENSE} >"$root/LICENSE.xgrammar"
 fi
 [ -z "$module" ] || cp "$module" "$root/lib/libparley-cuda.so"
-# The C library (Debian's libc6) is the machine's own; all else travels.
-for file in "$root"/bin/* ${module:+"$root/lib/libparley-cuda.so"}; do ldd "$file"; done |
-    awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
-    grep -vE '/(libc|libm|libpthread|libdl|librt|libresolv|libutil|libanl|ld-linux-x86-64)\.so' | xargs -I{} cp -L {} "$root/lib/"
-# Libwebsockets loads its part for libuv by itself: nothing is linked against it (server/http/event_lib.c).
-cp -L "$(dirname "$(ldconfig -p | awk '/libwebsockets\.so/ { print $NF; exit }')")/libwebsockets-evlib_uv.so" "$root/lib/"
+# The C library (Debian's libc6) is the machine's own; all else travels. So do two libraries that are only loaded: libpq, for a
+# journal in PostgreSQL (server/journal/libpq.c), and libwebsockets' part for libuv (server/http/event_lib.c).
+loaded=()
+for path in libpq.so.5 libwebsockets-evlib_uv.so; do
+    loaded+=("$(ls "$libraries"/usr/lib/"$arch-linux-gnu/$path")")
+done
+cp -L "${loaded[@]}" "$root/lib/"
+tools/libraries.py --root "$libraries" "$root"/bin/* "$root"/lib/*.so* | xargs -I{} cp -L {} "$root/lib/"
 cp man/parley.1 "$root/share/man/man1/"
 cp man/parley-parlai.7 "$root/share/man/man7/"
 cp man/parleyd.8 "$root/share/man/man8/"
@@ -79,8 +83,8 @@ tar -C "$work" --owner=0 --group=0 -czf "$work/$name.tar.gz" "$name"
 [ "$(stat -c %s "$work/$name.tar.gz")" -le "$most" ] || fail "$name.tar.gz has more than $((most >> 20)) MiB"
 
 # Its own programs, with nothing but what is in it.
-env -i "$root/bin/parley" --version >/dev/null
-exec {said}< <(exec env -i "$root/bin/parleyd" --listen 127.0.0.1:0 --http 127.0.0.1:0 2>&1)
+env -i "${runs[@]}" "$root/bin/parley" --version >/dev/null
+exec {said}< <(exec env -i "${runs[@]}" "$root/bin/parleyd" --listen 127.0.0.1:0 --http 127.0.0.1:0 2>&1)
 pid=$!
 while IFS= read -r -u "$said" line; do
     case $line in ready\ *) break ;; esac
