@@ -14,7 +14,8 @@ if [ "$(cat build/lint/packages 2>/dev/null)" != "$packages" ]; then
 fi
 settings=$PWD/client/python/pyproject.toml
 bad=0
-build/lint/bin/ruff check --quiet --no-cache --config "$settings" client/python/parley || bad=1
+build/lint/bin/ruff check --quiet --no-cache --config "$settings" client/python/parley client/python/parleyd || bad=1
 build/lint/bin/ruff check --quiet --no-cache --config "$settings" --ignore I client/examples || bad=1 # which of their modules is theirs it cannot know
 (cd build/venv/package && ../../lint/bin/mypy --no-error-summary --cache-dir ../../lint/cache --config-file "$settings" --python-executable ../bin/python -p parley) || bad=1
+build/lint/bin/mypy --no-error-summary --cache-dir build/lint/cache --config-file "$settings" client/python/parleyd/*.py || bad=1
 exit $bad

@@ -1,6 +1,7 @@
-"""The tarball, unpacked in a root that has nothing but the C library: selftest, and parleyd over gRPC and HTTP.
+"""The tarball, unpacked in a root that has nothing but the C library: selftest, and parleyd over gRPC and HTTP. What is made of it, the
+image and the wheel with the programs: dist_forms.py.
 
-usage: test_dist.py DIST_SH BUILD_DIR WRITE_TINY_MODEL [MODULE]
+usage: test_dist.py DIST_SH BUILD_DIR WRITE_TINY_MODEL SOURCE_ROOT [MODULE]
 
 Exit status 77: this machine lets nobody have a root of his own."""
 import glob
@@ -13,6 +14,8 @@ import tempfile
 import urllib.request
 
 import children
+import dist_forms
+from dist_forms import good
 
 SKIPPED = 77
 LIBC = ["ld-linux-x86-64", "libc", "libm", "libpthread", "libdl", "librt", "libresolv"]
@@ -21,6 +24,7 @@ DEVICES = ["/dev/null", "/dev/urandom"]
 ENTER = """set -e
 mount --rbind /proc "$0/proc"
 for device in {devices}; do mount --bind "$device" "$0$device"; done
+for folder in {folders}; do mkdir -p "$0$folder"; mount --bind "$folder" "$0$folder"; done
 exec chroot "$0" "$@"
 """
 
@@ -38,9 +42,9 @@ def empty_root(folder):
 
 
 class Root:
-    def __init__(self, folder, devices):
+    def __init__(self, folder, devices, folders=()):
         self.folder = folder
-        enter = ENTER.format(devices=" ".join(devices))
+        enter = ENTER.format(devices=" ".join(devices), folders=" ".join(folders))
         user = [] if os.geteuid() == 0 else ["--map-root-user"]
         self.enter = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "unshare", *user, "--mount", "sh", "-c", enter, folder]
 
@@ -49,13 +53,20 @@ class Root:
         tried = children.run([*self.enter, "/lib64/ld-linux-x86-64.so.2", "--version"], capture_output=True, text=True)
         return None if tried.returncode == 0 else tried.stderr.strip()
 
-    def run(self, *command):
-        return children.run([*self.enter, *command], capture_output=True, text=True)
+    def run(self, *command, **more):
+        return children.run([*self.enter, *command], capture_output=True, text=True, **more)
 
 
-def good(done):
-    assert done.returncode == 0, f"exit {done.returncode}: {done.stdout}{done.stderr}"
-    return done.stdout
+def root_with_python(folder):
+    """The same with Debian's Python, and pip, which lies there as a wheel."""
+    empty_root(folder)
+    os.mkdir(os.path.join(folder, "usr"))
+    os.mkdir(os.path.join(folder, "usr/bin"))
+    python = os.path.realpath("/usr/bin/python3")
+    shutil.copy(python, os.path.join(folder, "usr/bin/python3"))
+    for library in ["libz", "libexpat"]:
+        shutil.copy(f"/lib/x86_64-linux-gnu/{library}.so.1", os.path.join(folder, "lib/x86_64-linux-gnu"))
+    return Root(folder, DEVICES, [f"/usr/lib/{os.path.basename(python)}", "/usr/share/python-wheels"])
 
 
 def check_selftest(root, bin_dir):
@@ -141,7 +152,7 @@ def stand_in_cublas(folder):
 
 
 def main():
-    dist, build, write_tiny_model, *module = sys.argv[1:]
+    dist, build, write_tiny_model, source, *module = sys.argv[1:]
     with tempfile.TemporaryDirectory() as work:
         folder, out, cublas = (os.path.join(work, name) for name in ("root", "out", "cublas"))
         empty_root(folder)
@@ -165,6 +176,13 @@ def main():
         check_cuda(root, f"/opt/{top}/bin", "/tmp/tiny.gguf", "there is no NVIDIA driver" if module else "--cuda-arch")
         check_cublas(f"{folder}/opt/{top}", work)
         check_without_random(folder, f"/opt/{top}/bin", "/tmp/tiny.gguf")
+        if os.geteuid() != 0:
+            print("not root: the image and the wheel are left out", file=sys.stderr)
+            return 0
+        dist_forms.check_image(f"{source}/tools/image.py", tarball, f"{source}/share/container/compose.yaml", work, write_tiny_model)
+        python = root_with_python(os.path.join(work, "python"))
+        dist_forms.check_wheel(f"{source}/tools/program_wheel.py", tarball, f"{source}/build/venv/wheel", work, python,
+                               lambda program: Daemon(python, program))
     return 0
 
 

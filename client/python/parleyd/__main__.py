@@ -1,0 +1,3 @@
+import parleyd
+
+parleyd.daemon()
