@@ -594,6 +594,15 @@ class Faulty:
         yield "a"
         yield 5
 
+    def act_gaps(self):
+        yield "a"
+        yield None
+        yield "b"
+
+    def act_long(self):
+        yield "x" * 200000
+        yield "é" * 50000
+
     async def act_later(self):
         yield "later"
 
@@ -615,6 +624,7 @@ def test_faults():
                 ("nothing", "INTERNAL", "TypeError: act() returned None: it must return a text, or yield pieces of one"),
                 ("bytes", "INTERNAL", "act() returned b'bytes'"),
                 ("numbers", "INTERNAL", "act() yielded 5: it must yield texts"),
+                ("gaps", "INTERNAL", "act() yielded None: it must yield texts"),
                 ("later", "INTERNAL", "act() is an async generator: serve this agent with parley.aio.serve, not parley.serve"),
                 ("says", "FAILED_PRECONDITION", "say please"),
             ):
@@ -624,6 +634,7 @@ def test_faults():
                 assert trace.startswith("parley: 'faulty' failed:\n") if code == "INTERNAL" else trace == "", trace
                 assert "agents.py" not in trace and ("in act_raises" in trace) == (what == "raises"), trace
                 assert chat.ask("well").text == "well"
+            assert chat.ask("long").text == "x" * 200000 + "é" * 50000, "pieces of any length"
             assert chat.ask("keeps").text == "kept"
             for call in (lambda: chat.ask("well"), lambda: chat.fork().ask("well")):
                 refused(call, "INTERNAL", "Faulty cannot be copied, which is done before each turn: cannot pickle '_thread.lock' object")

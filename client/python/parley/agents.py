@@ -43,6 +43,7 @@ from parley.wire import Error
 
 C = TypeVar("C", bound=type)
 GRPC_INTERNAL = 13
+END = object()  # after the last piece of a reply
 
 
 @checked
@@ -60,14 +61,15 @@ def agent(name: str, *, version: str = "", rows: int = 0, deterministic: bool = 
 
 @dataclasses.dataclass
 class Clone:
-    """An agent after `turns` turns. During a turn, `before` is a copy of the agent from before the turn, and `rest` iterates over the
-    pieces that were not sent yet."""
+    """An agent after `turns` turns. During a turn, `before` is a copy of the agent from before the turn, `parts` is what was not sent yet
+    of a piece that was too long for one message, and `rest` iterates over the pieces behind it."""
 
     agent: Any
     turns: int
     before: Any = None
     rest: Any = None
     said: str = ""
+    parts: list[str] = dataclasses.field(default_factory=list)
 
 
 class Unfit:
@@ -196,7 +198,7 @@ class Worker:
         if hasattr(clone.agent, "self_observe"):
             clone.agent.self_observe(reply)
         clone.turns += 1
-        clone.before, clone.rest, clone.said = None, None, ""
+        clone.before, clone.rest, clone.said, clone.parts = None, None, "", []
 
     def begin(self, row: pb.AgentRow) -> None:
         clone = self.clones[row.clone]
@@ -206,7 +208,7 @@ class Worker:
     def failed(self, row: pb.AgentRow, e: BaseException) -> pb.AgentRowResult:
         clone = self.clones.get(row.clone)
         if clone is not None and clone.before is not None:
-            clone.agent, clone.before, clone.rest, clone.said = clone.before, None, None, ""
+            clone.agent, clone.before, clone.rest, clone.said, clone.parts = clone.before, None, None, "", []
         if isinstance(e, Error):
             code = getattr(grpc.StatusCode, e.code, grpc.StatusCode.INTERNAL).value[0]
             detail = error_pb2.ErrorDetail(code=code, message=e.message)
@@ -214,22 +216,34 @@ class Worker:
             detail = error_pb2.ErrorDetail(code=GRPC_INTERNAL, message=told(self.name, e))
         return pb.AgentRowResult(row=row.row, outcome=pb.AGENT_ROW_OUTCOME_FAILED, error=detail)
 
-    def piece(self, row: pb.AgentRow, clone: Clone, text: str | None) -> pb.AgentRowResult:
-        """text: the next piece, or None after the last piece."""
+    def piece(self, row: pb.AgentRow, clone: Clone, text: Any) -> pb.AgentRowResult:
+        """text: what was yielded, or END."""
         result = pb.AgentRowResult(row=row.row, outcome=pb.AGENT_ROW_OUTCOME_MORE)
-        if text is None:
+        if text is END:
             result.outcome = pb.AGENT_ROW_OUTCOME_DONE
             self.end(clone, clone.said)
         else:
-            result.text = text_of(text)
-            clone.said += text
+            result.text, *rest = self.parted(text_of(text))
+            clone.parts = rest or clone.parts
+            clone.said += result.text
         return result
 
+    @staticmethod
+    def next_piece(clone: Clone) -> Any:
+        return clone.parts.pop(0) if clone.parts else next(clone.rest, END)
+
+    def parted(self, text: str) -> list[str]:
+        """Returns the text as pieces that a message can have, one at least."""
+        if len(text) <= self.piece_bytes // 4 or len(text.encode()) <= self.piece_bytes:
+            return [text]
+        size = self.piece_bytes // 4  # characters; each takes at most four bytes
+        return [text[at:at + size] for at in range(0, len(text), size)]
+
     def whole(self, row: pb.AgentRow, clone: Clone, reply: str) -> pb.AgentRowResult:
-        if len(reply.encode()) > self.piece_bytes:
-            size = self.piece_bytes // 4  # characters; each takes at most four bytes
-            clone.rest = iter([reply[at:at + size] for at in range(0, len(reply), size)])
-            return self.piece(row, clone, next(clone.rest))
+        first, *rest = self.parted(reply)
+        if rest:
+            clone.rest = iter(rest)
+            return self.piece(row, clone, first)
         self.end(clone, reply)
         return pb.AgentRowResult(row=row.row, text=reply, outcome=pb.AGENT_ROW_OUTCOME_DONE)
 
@@ -246,7 +260,7 @@ class Worker:
         if not isinstance(reply, Iterable) or isinstance(reply, bytes):
             raise TypeError(f"act() returned {reprlib.repr(reply)}: it must return a text, or yield pieces of one")
         clone.rest = iter(reply)
-        return self.piece(row, clone, next(clone.rest, None))
+        return self.piece(row, clone, next(clone.rest, END))
 
     def batch(self, rows: Sequence[pb.AgentRow]) -> list[Any]:
         """Returns the replies of batch_act to the rows that have just begun."""
@@ -262,7 +276,7 @@ class Worker:
             try:
                 clone = self.clones[row.clone]
                 if row.is_continued:
-                    results.append(self.piece(row, clone, next(clone.rest, None)))
+                    results.append(self.piece(row, clone, self.next_piece(clone)))
                     continue
                 self.begin(row)
                 if hasattr(self.cls, "batch_act") and not isinstance(clone.agent, Troupe):
@@ -294,9 +308,9 @@ class Worker:
                 if not isinstance(reply, AsyncIterator):
                     return self.reply(row, clone, reply)
                 clone.rest = reply
-            if isinstance(clone.rest, Iterator):
-                return self.piece(row, clone, next(clone.rest, None))
-            return self.piece(row, clone, await anext(clone.rest, None))
+            if clone.parts or isinstance(clone.rest, Iterator):
+                return self.piece(row, clone, self.next_piece(clone))
+            return self.piece(row, clone, await anext(clone.rest, END))
         except Exception as e:
             return self.failed(row, e)
 
