@@ -58,6 +58,8 @@ struct observation {
     size_t n_messages;
     const struct tensor_view *tensors; /* [n_tensors] */
     size_t n_tensors;
+    const struct text *labels; /* [n_labels] right answers to learn from; a plug-in's */
+    size_t n_labels;
     float reward;  /* of the previous action; policies */
     bool is_first; /* first step of an episode: a recurrent state is reset */
     /* The participant's index under lock-step: orders the rows of a batch. A policy draws by

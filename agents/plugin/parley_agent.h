@@ -80,6 +80,11 @@ struct parley_agent_host {
     /* Appends bytes to a saved state; call it in save. Returns false if there is no memory or the
      * state is too large. */
     bool (*write)(struct parley_agent_sink *sink, const void *data, size_t len);
+    /* Writes label i of the turn, a right answer to learn from, which is valid until the turn ends;
+     * returns false if there are not so many. Call it in batch_act. There are labels only while
+     * `parley train -m plugin:FILE` trains, never in its validations, nor in parleyd. A host whose
+     * size_bytes ends before this member has none. */
+    bool (*label)(const struct parley_agent_row *row, size_t i, struct parley_agent_message *out);
 };
 
 enum {
@@ -135,6 +140,13 @@ struct parley_agent {
     /* The chat template of the model whose replies these are, as text, or NULL: clients that offer
      * tools get calls and reasoning that are written as models with that template write them. */
     const char *chat_template;
+
+    /* Of an agent that learns, in batch_act, from turns that have labels: `parley train` has it
+     * save what it has learned, at the best validation and at the end, and begin with what it had
+     * saved (--init-model). Both are called between steps. False: it failed, and *err says why.
+     * save_model NULL: the agent does not learn. load_model may be NULL. */
+    bool (*save_model)(void *agent, const char *path, struct parley_agent_error *err);
+    bool (*load_model)(void *agent, const char *path, struct parley_agent_error *err);
 };
 
 #ifdef __GNUC__

@@ -186,6 +186,17 @@ static bool host_write(struct parley_agent_sink *sink, const void *data, size_t 
     return buf_append(sink->out, data, len) == STATUS_OK;
 }
 
+static bool host_label(const struct parley_agent_row *row, size_t i,
+                       struct parley_agent_message *out)
+{
+    const struct observation *seen = &row->turn->seen;
+
+    if (i >= seen->n_labels)
+        return false;
+    *out = (struct parley_agent_message){"assistant", seen->labels[i].text, seen->labels[i].len};
+    return true;
+}
+
 static const struct parley_agent_host host = {
     .size_bytes = sizeof(struct parley_agent_host),
     .message = host_message,
@@ -198,6 +209,7 @@ static const struct parley_agent_host host = {
     .more = host_more,
     .fail = host_fail,
     .write = host_write,
+    .label = host_label,
 };
 
 /* --- states --- */
@@ -332,6 +344,47 @@ static void plugin_batching(const struct agent *a, struct batcher_config *out)
         .max_cost = p->type->max_cost,
         .max_waiting = PLUGIN_MAX_WAITING,
     };
+}
+
+/* --- what it has learned --- */
+
+/* Whether the object's table has the two functions. */
+static bool plugin_has_learning(const struct plugin *p)
+{
+    return p->type->size_bytes >=
+           offsetof(struct parley_agent, load_model) + sizeof(p->type->load_model);
+}
+
+bool plugin_agent_learns(const struct agent *a)
+{
+    const struct plugin *p = plugin_of(a);
+
+    return plugin_has_learning(p) && p->type->save_model != NULL;
+}
+
+enum status plugin_agent_save(struct agent *a, const char *path, struct error *err)
+{
+    struct plugin *p = plugin_of(a);
+    struct parley_agent_error why = {0};
+
+    if (!plugin_agent_learns(a))
+        return error_set(err, STATUS_PRECONDITION, "%s has no save_model, so it does not learn",
+                         a->name);
+    return p->type->save_model(p->self, path, &why)
+               ? STATUS_OK
+               : plugin_fail(p, err, why.status, STATUS_DATA_LOSS, why.text);
+}
+
+enum status plugin_agent_load(struct agent *a, const char *path, struct error *err)
+{
+    struct plugin *p = plugin_of(a);
+    struct parley_agent_error why = {0};
+
+    if (!plugin_has_learning(p) || p->type->load_model == NULL)
+        return error_set(err, STATUS_PRECONDITION, "%s has no load_model", a->name);
+    return p->type->load_model(p->self, path, &why)
+               ? STATUS_OK
+               : plugin_fail(p, err, why.status, STATUS_DATA_LOSS, why.text);
 }
 
 /* --- clones --- */

@@ -137,8 +137,23 @@ def mapped(fold, argument):
     return Mapped()
 
 
+class Collated(Mapped):
+    """Of each two items, the second is left out; the number of items that came together is said."""
+
+    def __len__(self):
+        return 70
+
+    def collate(self, items):
+        return [turn if isinstance(turn, list) else [turn] for turn in items[::2]] + [[("together", str(len(items)))]]
+
+
+@parley.teacher("collated")
+def collated(fold, argument):
+    return Collated()
+
+
 if __name__ == "__main__":
-    for what in Few, Kept, Single, Pupil, judged, plainly, mapped:
+    for what in Few, Kept, Single, Pupil, judged, plainly, mapped, collated:
         threading.Thread(target=parley.serve, args=(what, sys.argv[1]), kwargs={"worlds": what is Pupil}, daemon=True).start()
     threading.Thread(target=parley.serve, args=(Pupil, sys.argv[1], "wary"), daemon=True).start()
     parley.serve(Acts, sys.argv[1])

@@ -436,6 +436,9 @@ def test_preprocessed(folder):
         for more in (["-eps", 2], ["-eps", 2, "--init-model", model], ["-eps", 2, "-et", "TASK", "-veps", "1"]):
             plain, kept = (trained(task, *(task if word == "TASK" else word for word in more)) for task in (f"parlai:{source}", f"data:{data}"))
             assert plain == kept, more
+        own, built = folder / f"own_{kind}.data", trained(f"parlai:{source}", "-eps", 2)
+        assert trained(f"parlai:{source}", "-eps", 2, "-pytp", "true", "--datafile", own) == built and "text_vec" in own.read_text(), kind
+        assert trained(f"data:{own}", "-eps", 2) == built, kind  # it is the file of this agent
         stream = [*bounds, "-dt", "valid:stream", "--datafile", data, "--model", model, "--json"]
         want = parley("eval", "-t", f"parlai:{source}", "-dt", "valid", "--model", model, *bounds, "--json").stdout
         assert want == parley("eval", "-t", f"data:{data}", "-dt", "valid", "--model", model, *bounds, "--json").stdout
@@ -455,6 +458,8 @@ def test_preprocessed(folder):
         kept = data.read_bytes()
         assert "build it again with build-data" in parley("eval", "-t", f"parlai:{source}", *stream, status=1).stderr and data.read_bytes() == kept
         source.write_text(whole)
+    for task, agent, why in (("data:x", "starspace", "and data:x is one"), ("parlai:x,parlai:y", "seq2seq", "one task"), ("parlai:x", "plugin:x.so", "its vectors itself")):
+        assert why in parley("train", "-t", task, "--agent", agent, "-pytp", "true", "-eps", 1, "-mf", folder / "no.gguf", status=1).stderr, task
     assert "cannot use preprocessed vectors" in parley("build-data", "-t", f"parlai:{source}", "--preprocess", "true", "--agent", "repeat_label", status=1).stderr
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Worlds whose participants are agents of one's own: attached to a daemon, or in shared objects.
 
-usage: test_worlds.py PARLEYD PARLEY BUILD_DIR EXAMPLE ACTS_WORKER      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+usage: test_worlds.py PARLEYD PARLEY BUILD_DIR GOSSIP ACTS_WORKER INTERVIEW SCRIPTED_WORKER      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 import json
 import os
 import sys
@@ -14,7 +14,7 @@ import children
 import harness
 from agent_process import Worker
 
-PARLEYD, PARLEY, BUILD, EXAMPLE, ACTS_WORKER = sys.argv[1:6]
+PARLEYD, PARLEY, BUILD, EXAMPLE, ACTS_WORKER, INTERVIEW, SCRIPTED = sys.argv[1:8]
 EXAMPLES = os.path.join(BUILD, "agents/plugin/examples")
 
 
@@ -88,6 +88,75 @@ def test_person_logged(client, folder):
             talks = [json.loads(line)["dialog"] for line in file]
         assert [[turn[0]["text"] for turn in talk] for talk in talks] == [["a", "b bye"], ["c"]], talks
     assert said(client, "interactive", "-m", "repeat_query", stdin="a\\nb\\\n").stdout == "[RepeatQueryAgent]: b\\\n"
+
+
+def test_persons(client, folder):
+    """A person answers a task as any agent does; persons at any place of a world are told what they hear, and speak in turn."""
+    task = counts(os.path.join(folder, "asked.txt"), 2)  # 3 questions
+    labels = [line.split("labels:")[1].split("\tepisode")[0].strip() for line in open(task.partition(":")[2], encoding="utf-8")]
+    done = said(client, "eval", "-t", task, "-m", "local_human", "--json", stdin="".join(label + "\n" for label in labels)).stdout.splitlines()
+    assert [json.loads(line)["id"] for line in done[:-1]] == ["asked"] * 3 and "labels" not in "".join(done[:-1]), done
+    assert (json.loads(done[-1])["exs"], json.loads(done[-1])["accuracy"]) == (3, 1), done
+    for stop in "", "[EXIT]\n":  # what was answered counts
+        done = said(client, "eval", "-t", task, "-m", "local_human", "--json", stdin=f"{labels[0]}\nx\n{stop}").stdout.splitlines()
+        assert (json.loads(done[-1])["exs"], json.loads(done[-1])["accuracy"]) == (2, 0.5), done
+    for flags in ("-bs", 2), ("-nt", 2):
+        assert "one conversation at a time" in said(client, "eval", "-t", task, "-m", "local_human", *flags, code=1).stderr, flags
+    people = [{"name": "echo", "agent": "repeat_query"}, {"name": "ann", "human": True, "hears": ["bob"]}, {"name": "bob", "agent": "local_human"}]
+    told = said(client, "interactive", "--world", world_of(folder, participants=people), stdin="1\n2\n3\n4\n").stdout.splitlines()
+    assert told == ["(bob) [RepeatQueryAgent]: Nothing to repeat yet.", "(bob) [ann]: 1", "(ann) [bob]: 2", "(bob) [RepeatQueryAgent]: 2", "(bob) [ann]: 3", "(ann) [bob]: 4",
+                    "(bob) [RepeatQueryAgent]: 4"], told
+    world = world_of(folder, participants=[people[0], people[1] | {"hears": ["echo"]}])
+    told = said(client, "interactive", "--world", world, "--json", stdin="1\n[DONE]\n2\n").stdout.splitlines()
+    assert [json.loads(line) for line in told] == [{"id": "RepeatQueryAgent", "text": text} for text in
+                                                   ("Nothing to repeat yet.", "1", "Nothing to repeat yet.", "2")], told
+    assert "this verb needs agents alone" in said(client, "self-chat", "--world", world, code=1).stderr
+
+
+def test_exported(client, folder):
+    """Conversations that a daemon exports are a task: turns with their replies, an episode for each conversation."""
+    ids = [client.open("echo", system="be kind") for _ in range(3)]
+    for i, id in enumerate(ids):
+        for turn in range(1, i + 1):
+            messages = [harness.content.Message(role="user", text=f"q{i} {turn}"), *([harness.content.Message(role="user", text="twice")] if i == turn else [])]
+            client.conversations.Ask(harness.conversations.TurnRequest(conversation=id, messages=messages))
+    path = os.path.join(folder, "said.jsonl")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("".join(said(client, "conversations", "export", id).stdout for id in ids))
+        file.write('{"type": "turn", "messages": [], "reply": "alone"}\n{"type": "turn", "messages": [{"role": "user", "text": "x"}]}\n{"type": "record"}\n')
+    score = json.loads(report(None, "-t", f"conversations:{path}", "-m", "repeat_query"))
+    acts = [json.loads(line) for line in said(None, "convert", "-t", f"conversations:{path}", "--to", "jsonl").stdout.splitlines()]
+    assert [(act["text"], act["episode_done"]) for act in acts] == [("q1 1\ntwice", True), ("q2 1", False), ("q2 2\ntwice", True)], acts
+    assert score["exs"] == 3, score
+    for wrong in '{"type": "turn"}', '{"type": 3}', '{"type": "turn", "messages": 3, "reply": "x"}':
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(wrong + "\n")
+        assert "said.jsonl:1: " in said(None, "eval", "-t", f"conversations:{path}", "-m", "repeat_query", code=1).stderr, wrong
+    for id in ids:
+        client.close(id)
+
+
+def test_plugin_learns(client, folder):
+    """A plug-in learns in its own batch_act, from labels that only training shows it; it is saved at the best validation, and goes on from a file."""
+    for name, n in ("plug.lessons", 9), ("plug.exam", 12):  # three questions of the exam were in no lesson
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.writelines(f"text:q{i}\tlabels:a{i}\tepisode_done:True\n" for i in range(n))
+    lessons, exam, saved = f"parlai:{folder}/plug.lessons", f"parlai:{folder}/plug.exam", os.path.join(folder, "pupil.txt")
+    mine = ["-t", lessons, "-et", exam, "-m", f"plugin:{EXAMPLES}/pupil.so", "-dt", "train:ordered", "-veps", 1, "-vmt", "accuracy", "--json"]
+    for shape in [], ["-bs", 4], ["-bs", 4, "-dynb", "full", "-tr", 8]:
+        *valid, end = [json.loads(line) for line in said(None, "train", *mine, *shape, "-mf", saved, "-eps", 9, "-vp", 2).stdout.splitlines()]
+        assert [v["valid"]["accuracy"] for v in valid] == [0.75] * 3 and (end["ended_by"], end["examples"], end["best"]) == ("patience", 27, 0.75), (shape, valid, end)
+        with open(saved, encoding="utf-8") as file:
+            assert sorted(file.read().split("\n")[1::3]) == [f"q{i}" for i in range(9)], shape
+    with open(saved, "w", encoding="utf-8") as file:
+        file.write("3 3\nq11\na11\n")
+    first, *_ = [json.loads(line) for line in said(None, "train", *mine, "-im", saved, "-mf", saved, "-eps", 1).stdout.splitlines()]
+    assert round(12 * first["valid"]["accuracy"], 6) == 10, first
+    for flags, why in ((["-m", f"plugin:{EXAMPLES}/echo.so", "-mf", saved], "no save_model"), (["-mf", saved, "-nt", 2], "on one thread"), (["-mf", saved, "-im", exam[7:]], "is not what a pupil"),
+                       (["-mf", "/nowhere/x"], "cannot be written"), (["-m", "plugin:/nowhere.so", "-mf", saved], "nowhere.so")):
+        error = said(None, "train", *mine, "-eps", 1, *flags, code=1).stderr
+        assert why in error and error.count("\n") == 1, (flags, error)
+    assert "--model-file is missing" in said(None, "train", *mine, "-eps", 1, code=2).stderr
 
 
 def world_of(folder, **fields):
@@ -177,7 +246,7 @@ def test_attached_world(client, folder):
     children.until("they are attached", lambda: {"gossip", "listener"} <= names(), worker)
     lines = said(client, "self-chat", "--world", "attached:gossip:well").stdout.splitlines()
     assert lines == ["A: well", "B: well", "C: I heard well and well"] * 2, lines
-    assert "an agent speaks first" in said(client, "eval", "--world", "attached:gossip", code=1).stderr
+    assert "this world has agents alone, but this verb needs a teacher" in said(client, "eval", "--world", "attached:gossip", code=1).stderr
     assert "nobody" in said(client, "eval", "--world", "attached:nobody", code=1).stderr
     worker.kill()
     worker.wait()
@@ -187,7 +256,7 @@ def test_wrong_worlds(client, folder):
     """What is wrong with a world is said in one line, before anything is opened."""
     t, a = {"name": "t", "teacher": "parlai:/nowhere"}, {"name": "a", "agent": "repeat_query"}
     for fields, why in (({}, "participants"), ({"participants": [t]}, "a list of 2 to 26"), ({"participants": [t, {"name": "a"}]}, "one of"),
-                        ({"participants": [t, a, a]}, "two participants"), ({"participants": [a, t]}, "the first participant"),
+                        ({"participants": [t, a, a]}, "two participants"), ({"participants": [a, t]}, "the first participant"), ({"participants": [t, a], "scripted": True}, "an attached worker gives"),
                         ({"participants": [t, {**a, "hears": ["x"]}]}, "there is no participant 'x'"), ({"participants": [t, {**a, "x": 1}]}, "x"),
                         ({"participants": [t, {**a, "hears": 1}]}, "not a list of names"), ({"participants": [t, a], "end_text": ""}, "empty"),
                         ({"participants": [t, a], "rounds": 2}, "by themselves"), ({"participants": [a, a | {"name": "b"}], "rounds": -1}, "from 1"),
@@ -202,6 +271,94 @@ def test_wrong_worlds(client, folder):
     assert "dynamic" in said(client, "eval", "--world", good, "-bs", 2, "-dynb", "full", "-tr", 9, code=1).stderr
 
 
+def attached(client, program, *wanted):
+    env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
+    worker = children.start([sys.executable, program, client.address], env=env)
+    ready = lambda: {m.name for m in client.models.List(harness.models.ModelsListRequest()).models if m.state == harness.models.MODEL_STATE_READY}
+    children.until("they are attached", lambda: set(wanted) <= ready(), worker)
+    return worker
+
+
+def test_scripted(client, folder):
+    """In a world whose code says who speaks, all is as it says: in batches, in threads, with the bits of the plain world where it says the same."""
+    worker = attached(client, SCRIPTED, "dialog", "later", "tutor", "talk", "refused")
+    task = counts(os.path.join(folder, "scripted.txt"), 20)
+    for agent in "repeat_label", "attached:echo", "unigram":
+        more = ["-df", os.path.join(folder, "scripted.dict")] if agent == "unigram" else []
+        if more:
+            said(None, "train", "-t", task, "--dict-file", more[1])
+        plain = report(client if "attached" in agent else None, "-t", task, "-m", agent, *more)
+        for name, shape in ("dialog", []), ("later", ["-bs", 3]), ("dialog", ["-bs", 64]), ("later", ["-bs", 2, "-nt", 2]):
+            assert report(client, "--world", f"attached:{name}:{agent}", "-t", task, *more, *shape) == plain, (agent, name, shape)
+        assert json.loads(report(client, "--world", f"attached:dialog:{agent}", "-t", task, *more, "-ne", 7, "-bs", 4))["exs"] == 7
+    tasks = f"{task},{counts(os.path.join(folder, 'other.txt'), 5)}"
+    assert report(client, "--world", "attached:dialog:repeat_label", "-t", tasks, "-bs", 2) == report(None, "-t", tasks, "-m", "repeat_label")
+    log = os.path.join(folder, "scripted.log")
+    said(client, "eval", "--world", "attached:tutor", "-t", task, "-bs", 4, "-wlog", log)
+    with open(log, encoding="utf-8") as file:
+        talks = [json.loads(line)["dialog"] for line in file]
+    assert (len(talks), sum(map(len, talks))) == (20, 39), talks
+    for acts in (acts for talk in talks for acts in talk):
+        n, text = len(acts[0]["text"].split()) % 3, acts[0]["text"]
+        assert [act["id"] for act in acts] == ["teacher"] + ["thinks"] * n + ["answers"], acts
+        assert [act["text"] for act in acts[1:]] == [text + "".join(f" {k}" for k in range(i + 1)) for i in range(n)] + [text + "".join(f" {k}" for k in range(n))], acts
+    talk = ["a: b c", "b: c b", "c: b c", "b: c b", "c: b c"]
+    assert said(client, "self-chat", "--world", "attached:talk").stdout.splitlines() == talk
+    assert said(client, "self-chat", "--world", "attached:talk", "--turns", 2).stdout.splitlines() == talk[:3]
+    assert sorted(said(client, "self-chat", "--world", "attached:talk", "-bs", 2).stdout.splitlines()) == sorted(f"{i} {line}" for i in (0, 1) for line in talk)
+    for wrong, why in (("talk:fails", "parley(): ValueError: I was told to fail"), ("talk:twice", "'b' has heard nothing since it spoke"), ("talk:nobody", "KeyError"),
+                       ("talk:wrong", "must be an act"), ("talk:typed", "'text', which must be a text"), ("refused:hears", "parley() says who hears whom"),
+                       ("refused:ends", "no end_text"), ("refused", "does not say what is next")):
+        error = said(client, "self-chat", "--world", f"attached:{wrong}", code=1).stderr
+        assert why in error and error.count("\n") == 1, (wrong, error)
+    scripted_attacked(client)
+    worker.kill()
+    worker.wait()
+
+
+def scripted_attacked(client):
+    """Any client may talk to a world: it gets an error, and the worker goes on."""
+    for system in "no json", "[1]", '{"script": true}', '{"argument": 3, "script": 1}', '{"script": true, "argument": "\\ud800"}':
+        for messages in (["no json"], ["[]"], ["null", "null"], ['{"do": "parley"}', '{"do": "parley"}', "{}"], ['{"do": "parley"}', '{"who": "a"}'],
+                         ['{"do": "parley"}', '{"who": "a", "act": 3}'], ["{}"] * 3):
+            for name in "talk", "later":
+                id = client.open(name, system=system)
+                for text in messages:
+                    try:
+                        client.conversations.Ask(harness.conversations.TurnRequest(
+                            conversation=id, messages=[harness.content.Message(role="user", text=text)]))
+                    except grpc.RpcError as e:
+                        assert e.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS, grpc.StatusCode.FAILED_PRECONDITION), e
+                client.close(id)
+    assert len(said(client, "self-chat", "--world", "attached:talk").stdout.splitlines()) == 5
+
+
+def test_interview(client, folder):
+    """The example: a person asks an agent; two persons debate. A worker that is killed amid an episode loses nothing of it."""
+    names = "interview", "candidate", "debate", "judge"
+    worker = attached(client, INTERVIEW, *names)
+    told = said(client, "interactive", "--world", "attached:interview:2", stdin="Why?\nHow?\nmore\n").stdout.splitlines()
+    heard = ["[host]: You have 2 questions.", "[candidate]: Answer 1: I have thought about 'Why?'.", "[candidate]: Answer 2: I have thought about 'How?'."]
+    assert told == heard, told
+    told = said(client, "interactive", "--world", "attached:interview:2", stdin="Why?\n[DONE]\nHow?\n").stdout.splitlines()
+    assert told == [*heard[:2], heard[0], "[candidate]: Answer 1: I have thought about 'How?'."], told
+    told = said(client, "interactive", "--world", "attached:debate", stdin="yes it is\nno\nwhy\nenough\nmore\n").stdout.splitlines()
+    assert told == ["(bob) [ann]: yes it is", "(ann) [bob]: no", "(bob) [ann]: why", "(ann) [judge]: The most words has ann.", "(bob) [judge]: The most words has ann."], told
+    person = children.start([PARLEY, "interactive", "--world", "attached:interview:2", "--server", client.address], stdin=-1, stdout=-1, text=True)
+    assert person.stdout.readline() == heard[0] + "\n"
+    person.stdin.write("Why?\n")
+    person.stdin.flush()
+    assert person.stdout.readline() == heard[1] + "\n"
+    worker.kill()
+    worker.wait()
+    worker = attached(client, INTERVIEW, *names)
+    person.stdin.write("How?\n")
+    person.stdin.close()
+    assert person.stdout.read() == heard[2] + "\n" and person.wait() == 0
+    worker.kill()
+    worker.wait()
+
+
 class Acts:
     """The worker of whole acts, and what it has told since it was last asked."""
 
@@ -214,7 +371,7 @@ class Acts:
         self.log = open(os.path.join(self.folder, "acts.log"), "a+", encoding="utf-8")  # so that the worker writes behind what is there
         env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
         self.process = children.start([sys.executable, ACTS_WORKER, self.client.address, self.dies], env=env, stdout=self.log)
-        wanted = {"acts", "few", "kept", "single", "pupil", "wary", "judged", "plainly", "mapped"}
+        wanted = {"acts", "few", "kept", "single", "pupil", "wary", "judged", "plainly", "mapped", "collated"}
         children.until("they are attached", lambda: wanted <= {m.name for m in self.client.models.List(harness.models.ModelsListRequest()).models
                                                                if m.state == harness.models.MODEL_STATE_READY}, self.process)
 
@@ -285,6 +442,9 @@ def acts_streamed(acts, folder, score):
     for more in [], ["--batch-sort-cache", "pop", "--squash", "true"]:
         got = json.loads(report(acts.client, *mapped, *more))
         assert (got["exs"], got["accuracy"]) == (9, 1), got
+    collated = [json.loads(line) for line in said(acts.client, "convert", "-t", "attached:collated", "--to", "jsonl").stdout.splitlines()]
+    assert [act["labels"][0] for act in collated if act["text"] == "together"] == ["32", "32", "6"], collated
+    assert [act["text"] for act in collated if act["text"] != "together"] == [f"m{i}" for i in range(0, 70, 2)], collated
     assert "needs --datafile FILE" in said(acts.client, "eval", "-pyt", "attached:judged:7", "-m", "repeat_label", code=1).stderr
 
 
@@ -398,6 +558,7 @@ def acts_attacked(acts, folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch, harness.Parleyd(PARLEYD) as daemon:
-        for test in (test_agents, test_dialogue, test_person_logged, test_lost, test_pipeline, test_endings, test_attached_world, test_wrong_worlds, test_acts):
+        for test in (test_agents, test_dialogue, test_person_logged, test_lost, test_pipeline, test_endings, test_attached_world, test_wrong_worlds, test_plugin_learns, test_exported, test_persons,
+                     test_scripted, test_interview, test_acts):
             test(daemon, scratch)
             print(f"{test.__name__} ok", flush=True)

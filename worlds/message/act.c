@@ -202,6 +202,32 @@ struct text act_text(const struct act *a)
     return v != NULL && v->type == VALUE_TEXT ? v->text : (struct text){NULL, 0};
 }
 
+struct text act_speaker(const struct act *a)
+{
+    const struct value *v = act_get(a, ACT_ID);
+
+    return v != NULL && v->type == VALUE_TEXT ? v->text : (struct text){0};
+}
+
+enum status act_named_text(struct text *out, const struct act *a, struct arena *arena,
+                           struct error *err)
+{
+    const struct text speaker = act_speaker(a), text = act_text(a);
+    char *named;
+
+    *out = text;
+    if (speaker.len == 0 || text.len == 0)
+        return STATUS_OK;
+    named = arena_alloc(arena, speaker.len + 2 + text.len, 1);
+    if (named == NULL)
+        return error_no_memory(err, speaker.len + 2 + text.len, "a message");
+    memcpy(named, speaker.text, speaker.len);
+    memcpy(named + speaker.len, ": ", 2);
+    memcpy(named + speaker.len + 2, text.text, text.len);
+    *out = (struct text){named, speaker.len + 2 + text.len};
+    return STATUS_OK;
+}
+
 const struct value *act_list(const struct act *a, enum act_key key)
 {
     const struct value *v = act_get(a, key);

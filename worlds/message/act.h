@@ -121,7 +121,12 @@ enum status act_remove(struct act *a, const char *name, size_t len, bool *ret_wa
                        struct error *err) MUST_CHECK;
 
 /* Shortcuts for the common fields. */
-struct text act_text(const struct act *a); /* {NULL, 0} if the text is missing or not a text */
+struct text act_text(const struct act *a);    /* {NULL, 0} if the text is missing or not a text */
+struct text act_speaker(const struct act *a); /* its id; {NULL, 0} if it is missing or not a text */
+/* Writes the text behind the name of who said it, "Ann: Hello", for those who get texts alone; the
+ * text itself if it has no name or is empty. A new text lies in arena. */
+enum status act_named_text(struct text *out, const struct act *a, struct arena *arena,
+                           struct error *err) MUST_CHECK;
 /* Returns how many words, with white space between them, a text has. */
 uint32_t act_count_words(struct text t);
 /* Returns labels, or eval_labels if there is no field labels; NULL if that field is missing or not

@@ -24,6 +24,7 @@ static void free_utterance(struct utterance *u)
 {
     free(u->text);
     free(u->ids);
+    free(u->speaker);
     *u = (struct utterance){0};
 }
 
@@ -88,8 +89,8 @@ static size_t person_place(const struct history *h, struct text text, bool is_ow
     return at;
 }
 
-static enum status history_make(const struct history *h, struct text text, bool is_own,
-                                struct utterance *out, struct error *err)
+static enum status history_make(const struct history *h, struct text text, struct text speaker,
+                                bool is_own, struct utterance *out, struct error *err)
 {
     static const struct text persons[] = {{"__p1__ ", 7}, {"__p2__ ", 7}};
     const struct text person = h->config->person_tokens ? persons[is_own] : (struct text){"", 0};
@@ -101,6 +102,10 @@ static enum status history_make(const struct history *h, struct text text, bool 
     u.text = try_alloc(u.len + 1, 1);
     if (u.text == NULL)
         return error_no_memory(err, u.len + 1, "an utterance");
+    if (speaker.text != NULL && (u.speaker = try_strndup(speaker.text, speaker.len)) == NULL) {
+        free_utterance(&u);
+        return error_no_memory(err, speaker.len + 1, "an utterance");
+    }
     if (at > 0)
         memcpy(u.text, text.text, at);
     memcpy(u.text + at, person.text, person.len);
@@ -146,20 +151,21 @@ static void keep_size(struct history *h)
 }
 
 /* Appends an utterance; the caller then calls keep_size. */
-static enum status history_push(struct history *h, struct text text, bool is_own, struct error *err)
+static enum status history_push(struct history *h, struct text text, struct text speaker,
+                                bool is_own, struct error *err)
 {
     enum status rc = know_delimiter(h, err);
 
     if (rc == STATUS_OK)
         rc = history_make_room(h, 1, err);
     if (rc == STATUS_OK)
-        rc = history_make(h, text, is_own, &h->items[h->n], err);
+        rc = history_make(h, text, speaker, is_own, &h->items[h->n], err);
     h->n += rc == STATUS_OK;
     return rc;
 }
 
-enum status history_hear(struct history *h, struct text text, struct text passing,
-                         struct error *err)
+enum status history_hear(struct history *h, struct text text, struct text speaker,
+                         struct text passing, struct error *err)
 {
     size_t n_before = h->n;
     char *copy = NULL;
@@ -171,7 +177,7 @@ enum status history_hear(struct history *h, struct text text, struct text passin
         const char *end = h->config->split_lines ? memchr(text.text, '\n', text.len) : NULL;
         size_t len = end != NULL ? (size_t)(end - text.text) : text.len;
 
-        rc = history_push(h, (struct text){text.text, len}, false, err);
+        rc = history_push(h, (struct text){text.text, len}, speaker, false, err);
         is_last = end == NULL;
         if (!is_last)
             text = (struct text){end + 1, text.len - len - 1};
@@ -191,7 +197,7 @@ enum status history_hear(struct history *h, struct text text, struct text passin
 
 enum status history_say(struct history *h, struct text text, struct error *err)
 {
-    enum status rc = history_push(h, text, true, err);
+    enum status rc = history_push(h, text, (struct text){0}, true, err);
 
     keep_size(h);
     return rc;

@@ -38,7 +38,8 @@ struct utterance {
                         the token inside the text */
     int32_t *ids;    /* [n_ids] token ids of the text */
     size_t n_ids;
-    bool is_own; /* the model's reply, or the label in its place */
+    bool is_own;   /* the model's reply, or the label in its place */
+    char *speaker; /* the name of who said it; NULL: it was said without one */
 };
 
 /* history_open makes an empty history, history_close frees it. In between it grows by history_hear
@@ -61,10 +62,10 @@ void history_clear(struct history *h);
 
 /* Adds a text that the model hears as an utterance (text.text NULL: no utterance is added). passing
  * is a text for this turn only, ParlAI's temp_history; it replaces the one of the turn before
- * (passing.text NULL: none). Failures are EXHAUSTED and those of the coder; they leave the history
- * unchanged. */
-enum status history_hear(struct history *h, struct text text, struct text passing,
-                         struct error *err) MUST_CHECK;
+ * (passing.text NULL: none). speaker is the name of who said it; .text NULL: none. Failures are
+ * EXHAUSTED and those of the coder; they leave the history unchanged. */
+enum status history_hear(struct history *h, struct text text, struct text speaker,
+                         struct text passing, struct error *err) MUST_CHECK;
 /* Adds the model's own reply as an utterance. Fails as history_hear does. */
 enum status history_say(struct history *h, struct text text, struct error *err) MUST_CHECK;
 

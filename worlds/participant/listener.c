@@ -268,6 +268,7 @@ enum status listener_observe(struct dialogue_listener *l, const struct act *hear
                              const struct act **out, struct error *err)
 {
     const struct value *passing = act_get_named(heard, "temp_history", 12);
+    const struct text none = {NULL, 0};
     struct text label;
     bool is_kept = false;
     enum status rc;
@@ -285,8 +286,8 @@ enum status listener_observe(struct dialogue_listener *l, const struct act *hear
         rc = check_kept(l, heard, label, &is_kept, err);
     if (rc == STATUS_OK && !is_kept)
         rc = history_hear(
-            &l->history, act_text(heard),
-            passing != NULL && passing->type == VALUE_TEXT ? passing->text : (struct text){0}, err);
+            &l->history, act_text(heard), l->config->hears_names ? act_speaker(heard) : none,
+            passing != NULL && passing->type == VALUE_TEXT ? passing->text : none, err);
     if (rc != STATUS_OK)
         return rc;
     listener_forget(l);

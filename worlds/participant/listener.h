@@ -27,6 +27,7 @@ enum { VECTORS_OF_SIZE = 17 }; /* 16 hex digits and a NUL */
 struct dialogue_listener_config {
     struct history_config history;
     enum use_reply use_reply;
+    bool hears_names;                     /* the history keeps who said what */
     size_t text_truncate, label_truncate; /* the most tokens of a vector; 0: no bound */
     /* Digest of what vectors depend on, set by listener_config_digest. "": this listener takes no
      * vectors that data_build made, and encodes each act itself. */

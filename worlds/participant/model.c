@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/message_extras.h"
+#include "agents/reply/reply_format.h"
 #include "agents/turn.h"
 #include "base/alloc.h"
 #include "base/utf8.h"
@@ -22,6 +24,7 @@ struct model_participant {
     struct participant base;
     struct agent *agent;
     struct model_participant_config config;
+    bool takes_names; /* the model's template does */
 };
 
 /* A clone's state of its conversation with the model. */
@@ -76,7 +79,8 @@ static void close_model(struct participant *p)
     free(m);
 }
 
-/* Default truncation, from the model's context: most of it for the text. */
+/* Default truncation, from the model's context: most of it for the text; and what its template
+ * takes. */
 static void bound_lengths(struct model_participant *m)
 {
     struct dialogue_listener_config *l = &m->config.listener;
@@ -85,6 +89,8 @@ static void bound_lengths(struct model_participant *m)
     size_t eighth;
 
     agent_describe(m->agent, &info);
+    m->takes_names = info.text.reply_format != NULL && info.text.reply_format->takes_names &&
+                     !m->config.is_plain;
     eighth = info.text.context / 8;
     if (l->text_truncate == 0 || l->text_truncate > 5 * eighth)
         l->text_truncate = 5 * eighth;
@@ -253,7 +259,56 @@ static size_t first_kept(const struct history *h, size_t most, size_t *ret_n_ids
     return i;
 }
 
-/* Successive utterances of one side become one message, with the delimiter between. */
+/* Whether the next utterance goes into the same message. */
+static bool model_goes_on(const struct model_participant *m, const struct history *h, size_t i)
+{
+    const struct utterance *u = &h->items[i], *next = u + 1;
+
+    if (i + 1 == h->n || u->is_own != next->is_own)
+        return false;
+    return !m->takes_names || u->speaker == NULL || next->speaker == NULL ||
+           strcmp(u->speaker, next->speaker) == 0;
+}
+
+/* The name of who said it: before the text if the template does not take it. */
+static enum status model_append_speaker(const struct model_participant *m, struct buf *text,
+                                        const struct utterance *u, struct error *err)
+{
+    if (u->speaker == NULL || m->takes_names)
+        return STATUS_OK;
+    if (buf_append_text(text, u->speaker) != STATUS_OK || buf_append(text, ": ", 2) != STATUS_OK)
+        return error_no_memory(err, strlen(u->speaker), "a question");
+    return STATUS_OK;
+}
+
+static enum status model_add_message(const struct model_participant *m, struct dialogue_state *d,
+                                     const struct utterance *u, const struct buf *text,
+                                     struct message *out, struct error *err)
+{
+    const bool has_name = m->takes_names && u->speaker != NULL;
+    const struct message_extras x = {
+        .name = {has_name ? u->speaker : "", has_name ? strlen(u->speaker) : 0}};
+    const char *copy = arena_strndup(&d->arena, text->len != 0 ? text->data : "", text->len);
+    enum status rc = STATUS_OK;
+    struct buf more;
+
+    if (copy == NULL)
+        return error_no_memory(err, text->len, "a question");
+    *out = (struct message){
+        .role = u->is_own ? ROLE_ASSISTANT : ROLE_USER, .text = copy, .len = text->len};
+    if (!has_name)
+        return STATUS_OK;
+    buf_init(&more, SIZE_MAX);
+    if (message_extras_write(&more, &x) != STATUS_OK ||
+        (out->more = arena_strndup(&d->arena, more.data, more.len)) == NULL)
+        rc = error_no_memory(err, more.len, "a question");
+    out->more_len = more.len;
+    buf_deinit(&more);
+    return rc;
+}
+
+/* Successive utterances of one side become one message, with the delimiter between; of one speaker
+ * where the template takes names. */
 static enum status make_messages(struct model_participant *m, struct dialogue_state *d,
                                  struct error *err)
 {
@@ -269,12 +324,12 @@ static enum status make_messages(struct model_participant *m, struct dialogue_st
     buf_init(&text, SIZE_MAX);
     for (size_t i = first; rc == STATUS_OK && i < h->n; i++) {
         const struct utterance *u = &h->items[i];
-        bool goes_on = i + 1 < h->n && h->items[i + 1].is_own == u->is_own;
-        const char *copy;
+        const bool goes_on = model_goes_on(m, h, i);
 
-        if (i == first && n_ids < u->n_ids)
+        rc = model_append_speaker(m, &text, u, err);
+        if (rc == STATUS_OK && i == first && n_ids < u->n_ids)
             rc = append_last(&text, m->agent, u, n_ids, err);
-        else
+        else if (rc == STATUS_OK)
             rc = model_participant_append(&text, u->text + u->raw, u->len - u->raw, err);
         if (rc == STATUS_OK && i + 1 == h->n && h->passing != NULL)
             rc = model_participant_append(&text, h->passing, h->passing_len, err);
@@ -285,11 +340,7 @@ static enum status make_messages(struct model_participant *m, struct dialogue_st
                      : model_participant_append(&text, "\n", 1, err);
         if (rc != STATUS_OK || goes_on)
             continue;
-        copy = arena_strndup(&d->arena, text.len != 0 ? text.data : "", text.len);
-        if (copy == NULL)
-            rc = error_no_memory(err, text.len, "a question");
-        messages[n++] = (struct message){
-            .role = u->is_own ? ROLE_ASSISTANT : ROLE_USER, .text = copy, .len = text.len};
+        rc = model_add_message(m, d, u, &text, &messages[n++], err);
         buf_clear(&text);
     }
     if (n == 0) /* empty history: the model begins */

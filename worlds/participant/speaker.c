@@ -37,10 +37,12 @@ struct spoken {
     struct arena ears;      /* memory of the messages heard since the last turn began */
     struct speaker_heard *first, **end; /* these messages, the oldest first */
     size_t n_heard;                     /* their number */
-    uint32_t n_turns;                   /* completed turns of the episode */
-    uint32_t place;                     /* the clone's index in its world */
-    bool opens;                         /* the answer is the opening */
-    bool is_over; /* the episode has ended: the observation after the reply begins another */
+    const struct text *labels;          /* [n_labels] of the last of them; in ears */
+    size_t n_labels;
+    uint32_t n_turns; /* completed turns of the episode */
+    uint32_t place;   /* the clone's index in its world */
+    bool opens;       /* the answer is the opening */
+    bool is_over;     /* the episode has ended: the observation after the reply begins another */
 };
 
 struct speaker_clone {
@@ -51,6 +53,11 @@ struct speaker_clone {
 static struct speaker *speaker_of(struct participant *p)
 {
     return container_of(p, struct speaker, base);
+}
+
+struct agent *speaker_agent(struct participant *p)
+{
+    return speaker_of(p)->agent;
 }
 
 static struct spoken *spoken_of(struct participant_clone *c)
@@ -112,6 +119,7 @@ static void spoken_forget_heard(struct spoken *spoken)
     spoken->first = NULL;
     spoken->end = &spoken->first;
     spoken->n_heard = 0;
+    spoken->n_labels = 0;
 }
 
 static void speaker_clone_deinit(struct participant_clone *c)
@@ -144,11 +152,35 @@ static void speaker_reset(struct participant_clone *c)
 
 /* --- a turn --- */
 
+/* The labels of what was heard last. */
+static enum status spoken_keep_labels(struct spoken *spoken, const struct act *act,
+                                      struct error *err)
+{
+    const struct value *labels = act_list(act, ACT_LABELS);
+    const size_t n = labels != NULL ? labels->list.n : 0;
+    struct text *own = arena_alloc(&spoken->ears, n + 1, sizeof(*own));
+
+    spoken->n_labels = 0;
+    if (own == NULL)
+        return error_no_memory(err, n * sizeof(*own), "labels");
+    for (size_t i = 0; i < n; i++) {
+        const struct text *label = &labels->list.items[i];
+
+        own[i].text = arena_strndup(&spoken->ears, label->len > 0 ? label->text : "", label->len);
+        own[i].len = label->len;
+        if (own[i].text == NULL)
+            return error_no_memory(err, label->len, "labels");
+    }
+    spoken->labels = own;
+    spoken->n_labels = n;
+    return STATUS_OK;
+}
+
 static enum status speaker_observe(struct participant_clone *c, const struct act *act,
                                    const struct act **ret_observation, struct error *err)
 {
     struct spoken *spoken = spoken_of(c);
-    const struct text text = act_text(act);
+    struct text text = act_text(act);
     struct speaker_heard *heard;
 
     *ret_observation = act;
@@ -159,6 +191,9 @@ static enum status speaker_observe(struct participant_clone *c, const struct act
     if (spoken->n_heard == SPEAKER_MAX_HEARD)
         return error_set(err, STATUS_EXHAUSTED, "more than %d messages are waiting for its reply",
                          SPEAKER_MAX_HEARD);
+    if (speaker_of(c->original)->config.hears_names &&
+        act_named_text(&text, act, &spoken->ears, err) != STATUS_OK)
+        return err->status;
     heard = arena_alloc(&spoken->ears, 1, sizeof(*heard));
     if (heard != NULL)
         heard->text = arena_strndup(&spoken->ears, text.text != NULL ? text.text : "", text.len);
@@ -168,6 +203,8 @@ static enum status speaker_observe(struct participant_clone *c, const struct act
     *spoken->end = heard;
     spoken->end = &heard->next;
     spoken->n_heard++;
+    if (speaker_of(c->original)->config.learns && spoken_keep_labels(spoken, act, err) != STATUS_OK)
+        return err->status;
     spoken->is_over |= act_is(act, ACT_EPISODE_DONE);
     return STATUS_OK;
 }
@@ -184,6 +221,8 @@ static enum status spoken_take(struct spoken *spoken, struct error *err)
         messages[i] = (struct message){.role = ROLE_USER, .text = heard->text, .len = heard->len};
     spoken->turn.seen.messages = messages;
     spoken->turn.seen.n_messages = spoken->n_heard;
+    spoken->turn.seen.labels = spoken->labels;
+    spoken->turn.seen.n_labels = spoken->n_labels;
     return STATUS_OK;
 }
 

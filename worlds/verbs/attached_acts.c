@@ -308,18 +308,16 @@ static enum status acts_set_unless(struct act *out, enum act_key key, struct val
     return act_has(out, key) ? STATUS_OK : act_set(out, key, v, err);
 }
 
-static enum status acts_take(struct act *out, const struct acts_agent *a, struct text line,
-                             struct error *err)
+enum status attached_act_read(struct act *out, struct text json, const char *id, struct error *err)
 {
-    const struct text id = {a->config.name, strlen(a->config.name)};
-    const char *copy = arena_strndup(out->arena, line.text, line.len);
+    const char *copy = arena_strndup(out->arena, json.text, json.len);
 
     if (copy == NULL)
-        return error_no_memory(err, line.len, "a reply");
-    if (act_from_json(out, copy, line.len, out->arena, err) != STATUS_OK)
+        return error_no_memory(err, json.len, "an act");
+    if (act_from_json(out, copy, json.len, out->arena, err) != STATUS_OK)
         return error_prefix(err, "its act is not JSON");
     if (acts_check_reply(out, err) != STATUS_OK || acts_take_metrics(out, err) != STATUS_OK ||
-        acts_set_unless(out, ACT_ID, value_text(id), err) != STATUS_OK ||
+        acts_set_unless(out, ACT_ID, value_text((struct text){id, strlen(id)}), err) != STATUS_OK ||
         acts_set_unless(out, ACT_EPISODE_DONE, value_bool(false), err) != STATUS_OK)
         return err->status;
     return STATUS_OK;
@@ -370,7 +368,7 @@ static void acts_deal(struct acts_agent *a, struct participant_row *const *rows,
         }
         at = stop != NULL ? stop + 1 : end;
         t->generation = a->generation;
-        if (acts_take(rows[i]->out, a, line, &err) != STATUS_OK ||
+        if (attached_act_read(rows[i]->out, line, a->config.name, &err) != STATUS_OK ||
             acts_talk_keep(t, line, &err) != STATUS_OK)
             acts_row_fail(rows[i], &err);
     }

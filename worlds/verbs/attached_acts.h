@@ -25,6 +25,7 @@
 
 #include "base/status.h"
 #include "client/cli/connection.h"
+#include "worlds/message/act.h"
 
 struct parley_channel;
 struct participant;
@@ -34,6 +35,7 @@ struct attached_agent_config {
     const char *name;    /* of the model */
     const char *system;  /* NULL: the model's own */
     const char *opening; /* reply of a clone that observed nothing; NULL: an error */
+    bool hears_names;    /* who gets texts alone gets the speaker's name before each */
     float temperature;   /* 0: greedy */
     uint32_t max_tokens; /* of a reply; 0: the model's */
     uint64_t seed;       /* of the run; each clone's own seed follows from it */
@@ -51,6 +53,10 @@ enum status attached_acts_save(struct participant *p, const char *path,
                                struct error *err) MUST_CHECK;
 enum status attached_acts_load(struct participant *p, const char *path,
                                struct error *err) MUST_CHECK;
+/* Reads an act that a worker's code has written as JSON into *out, which has an arena. id is the
+ * act's if it has none. INVALID: it is no JSON, or a standard field has a wrong type. */
+enum status attached_act_read(struct act *out, struct text json, const char *id,
+                              struct error *err) MUST_CHECK;
 /* Returns whether attached_acts_open made p. */
 bool attached_acts_is(const struct participant *p);
 

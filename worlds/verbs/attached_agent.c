@@ -138,7 +138,7 @@ static enum status attached_clone_observe(struct participant_clone *c, const str
                                           const struct act **ret_observation, struct error *err)
 {
     struct attached_talk *t = attached_talk_of(c);
-    const struct text text = act_text(act);
+    struct text text = act_text(act);
     struct attached_heard *heard;
 
     *ret_observation = act;
@@ -153,6 +153,9 @@ static enum status attached_clone_observe(struct participant_clone *c, const str
     if (t->n_heard == ATTACHED_AGENT_MAX_HEARD)
         return error_set(err, STATUS_EXHAUSTED, "more than %d messages wait for its reply",
                          ATTACHED_AGENT_MAX_HEARD);
+    if (attached_agent_of(c->original)->config.hears_names &&
+        act_named_text(&text, act, &t->arena, err) != STATUS_OK)
+        return err->status;
     heard = arena_alloc(&t->arena, 1, sizeof(*heard));
     if (heard != NULL)
         heard->text = arena_strndup(&t->arena, text.text, text.len);

@@ -21,6 +21,7 @@
 #include "worlds/participant/speaker.h"
 #include "worlds/verbs/attached_agent.h"
 #include "worlds/verbs/attached_data.h"
+#include "worlds/verbs/human.h"
 #include "worlds/verbs/task_names.h"
 
 enum { MAX_NAMES_BYTES = 1 << 20, MAX_WEIGHTS = 256, MAX_THREADS = 256, MAX_BATCH = 1 << 20 };
@@ -444,6 +445,7 @@ static enum status configure_listener(struct dialogue_listener_config *c,
                                                        .split_lines = o->split_lines,
                                                        .person_tokens = o->person_tokens,
                                                        .reversed = o->history_reversed},
+                                           .hears_names = o->hears_names,
                                            .text_truncate = data_text_bound(data),
                                            .label_truncate = data_label_bound(data)};
     if (o->delimiter != NULL)
@@ -605,6 +607,7 @@ static enum status open_plugin(struct participant **out, const char *path,
         .agent = {.name = "plugin", .path = path, .env = &env_real},
         .system = s->system,
         .opening = s->opening,
+        .hears_names = s->options->hears_names,
     };
 
     sampling_init(&c.sampling);
@@ -622,6 +625,7 @@ enum status data_speaker_open(struct participant **out, const char *name,
     struct attached_agent_config c = {.name = after_prefix(name, attached_prefix),
                                       .system = s->system,
                                       .opening = s->opening,
+                                      .hears_names = s->options->hears_names,
                                       .temperature = s->options->temperature,
                                       .max_tokens = s->options->max_tokens,
                                       .seed = s->seed};
@@ -695,6 +699,18 @@ static void let_repeat(struct data_world *w)
         w->config.text_truncate = UNBOUNDED;
 }
 
+enum status data_human_open(struct participant **out, const struct data_options *data,
+                            const char *name, bool is_one_of_many, struct error *err)
+{
+    if (data->terminal == NULL)
+        return error_set(err, STATUS_INVALID, "local_human takes part in eval and interactive");
+    if (data->batch_size > 1 || data->n_threads > 1)
+        return error_set(err, STATUS_INVALID,
+                         "a human has one conversation at a time: leave out --batchsize and "
+                         "--numthreads");
+    return human_open(out, data->terminal, name, is_one_of_many, err);
+}
+
 enum status data_agent_open(struct data_world *w, const struct data_options *data,
                             const struct participant_options *o, struct error *err)
 {
@@ -707,6 +723,8 @@ enum status data_agent_open(struct data_world *w, const struct data_options *dat
         return rc;
     if (o->plugin != NULL || data_is_speaker(name))
         rc = open_speaker(w, name, data, o, err);
+    else if (strcmp(name, "local_human") == 0)
+        rc = data_human_open(&w->agent, data, NULL, false, err);
     else if (strcmp(name, "lm") == 0)
         rc = open_model(&w->agent, data, o, &w->arena, err);
     else if (data_is_learner(name))

@@ -18,6 +18,7 @@
 #include "worlds/world/world.h"
 
 struct dictionary;
+struct human_terminal;
 
 /* Which data there are, in what order and batches. The struct is zeroed, then filled by
  * data_options_init, and must not be moved. */
@@ -33,6 +34,7 @@ struct data_options {
     int64_t truncate, text_truncate, label_truncate; /* tokens; below 0: no bound */
     uint32_t rank, n_ranks, max_line_bytes, n_loaders, length_range;
     uint64_t seed, n_examples;
+    struct human_terminal *terminal; /* no option: of local_human; NULL: the verb has none */
     bool takes_first; /* no option: n_examples are the first of the data, whatever is done when */
     struct connection_options connection; /* to the server of attached data and agents */
     struct attached_data attached;
@@ -42,9 +44,10 @@ struct data_options {
 struct participant_options {
     const char *agent, *model, *plugin, *backend, *kv, *system, *use_reply, *delimiter;
     const char *dict_file, *fixed_response;
-    /* These two are no options. */
+    /* These three are no options. */
     const char *opening; /* reply of a clone that observed nothing; NULL: an error */
     bool is_varied;      /* each clone of an lm draws by a seed of its own */
+    bool hears_names;    /* the agent is told who says what it hears */
     int64_t history_size;
     uint32_t compute_threads, kv_mib, max_tokens;
     float temperature;
@@ -100,6 +103,10 @@ enum status data_tasks_open(struct data_world *w, const struct data_options *o,
 /* Opens the agent that answers. */
 enum status data_agent_open(struct data_world *w, const struct data_options *data,
                             const struct participant_options *o, struct error *err) MUST_CHECK;
+/* Opens a person at data's terminal (human_open). INVALID: the verb has no terminal, or there are
+ * several conversations side by side. */
+enum status data_human_open(struct participant **out, const struct data_options *data,
+                            const char *name, bool is_one_of_many, struct error *err) MUST_CHECK;
 /* Returns whether the name is attached:NAME or plugin:FILE.so, a user's own agent. */
 bool data_is_speaker(const char *name);
 /* How such an agent is opened. The participant borrows all of this as long as it lives. */

@@ -13,6 +13,7 @@
 #include "cli/output/progress.h"
 #include "worlds/metrics/metrics.h"
 #include "worlds/verbs/data.h"
+#include "worlds/verbs/human.h"
 #include "worlds/verbs/world_file.h"
 #include "worlds/verbs/world_log.h"
 
@@ -85,6 +86,10 @@ static enum status eval_task_run_world(struct world *world, const struct eval_ta
         struct world_counters counters;
 
         rc = world_parley(world, err);
+        if (rc != STATUS_OK && human_terminal_wish(e->data.terminal) != HUMAN_NONE) {
+            rc = STATUS_OK; /* the report is of what was answered */
+            break;
+        }
         world_counters(world, &counters);
         run_progress_tell(&progress, counters.n_examples);
     }
@@ -191,9 +196,12 @@ static enum status eval(struct data_world *w, const struct eval_task *e, struct 
 
 static enum status eval_task_open(struct data_world *w, struct eval_task *e, struct error *err)
 {
+    const struct human_options human = {.is_json = e->is_json};
+    bool has_human = e->agent.agent != NULL && strcmp(e->agent.agent, "local_human") == 0;
+
     if (e->world != NULL) {
         if (world_file_open(&e->file, e->world, &e->data, err) != STATUS_OK ||
-            world_file_expect(e->file, FIRST_TEACHER, err) != STATUS_OK)
+            world_file_expect(e->file, WORLD_NEEDS_TEACHER, err) != STATUS_OK)
             return err->status;
         if (!data_has_task(&e->data))
             e->data.task = world_file_task(e->file);
@@ -201,6 +209,9 @@ static enum status eval_task_open(struct data_world *w, struct eval_task *e, str
             return error_set(err, STATUS_INVALID,
                              "world %.120s names no teacher: give one with --task", e->world);
     }
+    has_human |= e->file != NULL && world_file_has_human(e->file);
+    if (has_human && human_terminal_open(&e->data.terminal, &human, err) != STATUS_OK)
+        return err->status;
     return data_tasks_open(w, &e->data, err);
 }
 
@@ -231,5 +242,6 @@ enum exit_code eval_task_run(const struct verb *verb, int argc, char **argv)
         console_error("%s", err.text);
     data_world_close(&w);
     world_file_close(e.file);
+    human_terminal_close(e.data.terminal);
     return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
 }

@@ -80,12 +80,13 @@ static void print_turn(const struct self_chat *s, const struct world *w)
         struct world_row row;
 
         world_row(w, i, &row);
-        if (act_is_padding(&row.acts[0])) /* the row's conversation has ended */
+        if (row.n_acts > 0 && act_is_padding(&row.acts[0])) /* the conversation has ended */
             continue;
-        for (size_t k = 0; k < row.n_acts && k < MAX_SPEAKERS; k++) {
-            const char letter[] = {(char)('A' + k), '\0'};
+        for (size_t k = 0; k < row.n_acts; k++) {
+            const size_t at = row.speakers != NULL ? row.speakers[k] : k;
+            const char letter[] = {(char)('A' + at), '\0'};
 
-            print_utterance(s, row.slot, s->file != NULL ? world_file_name(s->file, k) : letter,
+            print_utterance(s, row.slot, s->file != NULL ? world_file_name(s->file, at) : letter,
                             act_text(&row.acts[k]));
         }
     }
@@ -235,7 +236,7 @@ static enum status self_chat_world(struct self_chat *s, struct error *err)
     s->agent.is_varied = true;
     s->agent.opening = s->opening;
     if (rc == STATUS_OK)
-        rc = world_file_expect(s->file, FIRST_AGENT, err);
+        rc = world_file_expect(s->file, WORLD_NEEDS_AGENTS, err);
     if (rc == STATUS_OK)
         rc = world_file_cast(s->file, &config, &s->data, &s->agent, err);
     if (rc == STATUS_OK && (s->set & SELF_CHAT_TURNS) == 0 && world_file_n_rounds(s->file) > 0)

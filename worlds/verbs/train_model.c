@@ -9,12 +9,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agents/message.h"
+#include "agents/plugin/plugin.h"
 #include "agents/words/word_table.h"
 #include "cli/output/console.h"
 #include "cli/output/out.h"
 #include "worlds/learners/seq2seq.h"
 #include "worlds/learners/starspace.h"
 #include "worlds/participant/participant.h"
+#include "worlds/participant/speaker.h"
+#include "worlds/teachers/data_file.h"
 #include "worlds/verbs/attached_acts.h"
 #include "worlds/verbs/attached_agent.h"
 #include "worlds/verbs/data.h"
@@ -26,7 +30,7 @@ struct train_model {
     struct data_options data;
     struct train_loop_options loop;
     const char *agent, *path, *init_path, *valid_task;
-    bool loads_checkpoint;
+    bool loads_checkpoint, preprocess;
     int64_t history_size;
     uint32_t n_words;
     const char *backend;
@@ -48,15 +52,18 @@ enum { TRAIN_RATE = 1 };
 
 static const struct option_row train_model_rows[] = {
     TRAIN("agent|m", OPTION_TEXT, agent, "NAME",
-          "starspace, seq2seq, or attached:NAME, an agent of your own that learns in its process"),
+          "starspace, seq2seq, or an agent of your own that learns: attached:NAME, plugin:FILE.so"),
     TRAIN("model-file|mf", OPTION_TEXT, path, "FILE",
-          "the file to write the agent to; attached:NAME gets it as an argument of save_model"),
+          "the file to write the agent to; agents of your own get it as an argument of save_model"),
     TRAIN("init-model|im", OPTION_TEXT, init_path, "FILE",
           "start from this agent of the same kind; its sizes and words stay"),
     TRAIN("load-from-checkpoint", OPTION_BOOL, loads_checkpoint, "BOOL",
           "continue from FILE.checkpoint if it exists (true)"),
     TRAIN("evaltask|et", OPTION_TEXT, valid_task, "TASK[,TASK]",
           "data of the validations (--task)"),
+    TRAIN("pytorch-preprocess|pytp", OPTION_BOOL, preprocess, "BOOL",
+          "starspace, seq2seq: first build a file with what the agent makes of each example, and "
+          "train on it (false)"),
     TRAIN("history-size|histsz", OPTION_I64, history_size, "N",
           "how many past utterances the agent sees; 0 or -1: all (-1)"),
     TRAIN("dict-maxtokens", OPTION_U32, n_words, "N", "the most words in the vocabulary (all)"),
@@ -86,11 +93,11 @@ static const struct option_row train_model_rows[] = {
 /* --- the kinds -------------------------------------------------------------------------------- */
 
 /* A kind of agent that learns. open: from words, which it takes also on failure, or from init_path
- * where words is NULL. A kind that is attached learns in its own process: it has no words, and no
- * checkpoints (write, restore and pause are NULL). */
+ * where words is NULL. A foreign kind is code of the user's own, which has its state itself: it has
+ * no words, and no checkpoints (write, restore and pause are NULL). */
 struct learner_kind {
     const char *name;
-    bool is_attached; /* name is a prefix */
+    bool is_foreign; /* name is a prefix */
     enum status (*open)(struct participant **out, const struct train_model *t,
                         struct word_table *words, struct error *err);
     enum status (*save)(void *participant, const char *path, struct error *err);
@@ -228,9 +235,49 @@ static enum status train_attached_save(void *participant, const char *path, stru
     return attached_acts_save(participant, path, err);
 }
 
+static const char plugin_prefix[] = "plugin:";
+
+static enum status train_plugin_open(struct participant **out, const struct train_model *t,
+                                     struct word_table *words, struct error *err)
+{
+    const char *path = t->agent + sizeof(plugin_prefix) - 1;
+    struct speaker_config c = {.type = &plugin_agent,
+                               .agent = {.name = "plugin", .path = path, .env = &env_real},
+                               .learns = true};
+    enum status rc;
+
+    if (t->data.n_threads > 1)
+        return error_set(err, STATUS_INVALID,
+                         "a plug-in learns on one thread: leave out --numthreads");
+    sampling_init(&c.sampling);
+    c.sampling.temperature = 0;
+    c.sampling.seed = t->data.seed;
+    c.sampling.has_seed = true;
+    rc = speaker_open(out, &c, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (!plugin_agent_learns(speaker_agent(*out)))
+        rc = error_set(err, STATUS_PRECONDITION, "%.120s has no save_model, so it does not learn",
+                       path);
+    else if (t->init_path != NULL)
+        rc = plugin_agent_load(speaker_agent(*out), t->init_path, err);
+    if (rc != STATUS_OK)
+        participant_unref(*out);
+    return rc;
+}
+
+static enum status train_plugin_save(void *participant, const char *path, struct error *err)
+{
+    return plugin_agent_save(speaker_agent(participant), path, err);
+}
+
 static const struct learner_kind learner_kinds[] = {
+    {.name = plugin_prefix,
+     .is_foreign = true,
+     .open = train_plugin_open,
+     .save = train_plugin_save},
     {.name = attached_prefix,
-     .is_attached = true,
+     .is_foreign = true,
      .open = train_attached_open,
      .save = train_attached_save},
     {.name = "seq2seq",
@@ -253,8 +300,8 @@ static const struct learner_kind *learner_kind_named(const char *name)
     for (size_t i = 0; name != NULL && i < sizeof(learner_kinds) / sizeof(learner_kinds[0]); i++) {
         const struct learner_kind *k = &learner_kinds[i];
 
-        if (k->is_attached ? strncmp(name, k->name, strlen(k->name)) == 0
-                           : strcmp(name, k->name) == 0)
+        if (k->is_foreign ? strncmp(name, k->name, strlen(k->name)) == 0
+                          : strcmp(name, k->name) == 0)
             return k;
     }
     return NULL;
@@ -316,7 +363,7 @@ static enum status train_agent_open(struct participant **out, const struct train
     struct word_table *words = NULL;
     enum status rc = STATUS_OK;
 
-    if (t->init_path != NULL || kind->is_attached)
+    if (t->init_path != NULL || kind->is_foreign)
         return kind->open(out, t, NULL, err);
     rc = word_table_open(&words, err);
     if (rc == STATUS_OK)
@@ -333,6 +380,50 @@ static enum status train_agent_open(struct participant **out, const struct train
         if (rc != STATUS_OK)
             participant_unref(*out);
     }
+    return rc;
+}
+
+/* Builds the data file with the vectors of the agent that is to be trained, whose words are those
+ * of the data, and lets the training read it. *out is the new task, which the caller frees. */
+static enum status train_preprocess(char **out, struct train_model *t,
+                                    const struct learner_kind *kind, struct error *err)
+{
+    struct participant *agent = NULL;
+    struct teacher_config config;
+    struct arena arena;
+    const char *task = NULL;
+    char *path = NULL;
+    enum status rc;
+
+    if (kind->is_foreign)
+        return error_set(err, STATUS_INVALID,
+                         "--pytorch-preprocess works with starspace and seq2seq, %.60s makes its "
+                         "vectors itself",
+                         t->agent);
+    arena_init(&arena, 1 << 16);
+    rc = data_teacher_config(&config, &t->data, err);
+    if (rc == STATUS_OK)
+        rc = data_task(&task, &t->data, &arena, err);
+    if (rc == STATUS_OK && strchr(task, ',') != NULL)
+        rc = error_set(err, STATUS_INVALID, "--pytorch-preprocess takes one task, not several");
+    if (rc == STATUS_OK && strncmp(task, "data:", 5) == 0)
+        rc = error_set(err, STATUS_INVALID,
+                       "--pytorch-preprocess builds a data file, and %.120s is one", task);
+    if (rc == STATUS_OK)
+        rc = data_path_of(&path, task, &config, err);
+    if (rc == STATUS_OK)
+        rc = train_agent_open(&agent, t, kind, err);
+    if (rc == STATUS_OK)
+        rc = data_build(task, path, &config, agent, err);
+    if (rc == STATUS_OK) {
+        if (asprintf(out, "data:%s", path) < 0)
+            abort(); /* no memory for a path */
+        t->data.task = *out;
+        t->data.pytorch_task = t->data.pytorch_dataset = NULL;
+    }
+    participant_unref(agent);
+    arena_deinit(&arena);
+    free(path);
     return rc;
 }
 
@@ -397,7 +488,7 @@ static enum status train_keeper_init(struct train_keeper *k, const struct train_
     if (k->has_from)
         console_line("train: continues from %s, %llu examples", k->path,
                      (unsigned long long)k->from.n_examples);
-    else if (t->init_path == NULL && !kind->is_attached && access(t->path, F_OK) == 0)
+    else if (t->init_path == NULL && !kind->is_foreign && access(t->path, F_OK) == 0)
         console_line("train: %s is replaced by a new agent: '--init-model %s' continues with it",
                      t->path, t->path);
     return STATUS_OK;
@@ -580,6 +671,7 @@ enum exit_code train_model_run(const struct verb *verb, int argc, char **argv)
     struct error err;
     enum exit_code code;
     enum status rc;
+    char *preprocessed = NULL;
     int first;
 
     data_options_init(&t.data, "train");
@@ -589,22 +681,26 @@ enum exit_code train_model_run(const struct verb *verb, int argc, char **argv)
         return code;
     kind = learner_kind_named(t.agent);
     if (t.agent == NULL)
-        return options_misuse(verb, "--agent is missing: starspace, seq2seq or attached:NAME");
+        return options_misuse(
+            verb, "--agent is missing: starspace, seq2seq, attached:NAME or plugin:FILE");
     if (kind == NULL)
         return options_misuse(verb,
-                              "--agent is '%.40s': starspace, seq2seq and attached:NAME learn a "
-                              "--model-file, unigram and ir_baseline a --dict-file",
+                              "--agent is '%.40s': starspace, seq2seq, attached:NAME and "
+                              "plugin:FILE learn a --model-file, unigram and ir_baseline a "
+                              "--dict-file",
                               t.agent);
-    if (t.path == NULL && !kind->is_attached)
+    if (t.path == NULL && kind->name != attached_prefix)
         return options_misuse(verb, "--model-file is missing");
-    if (kind->is_attached) { /* its state is its own, so it has no checkpoints here */
+    if (kind->is_foreign) { /* its state is its own, so it has no checkpoints here */
         t.path = t.path != NULL ? t.path : "";
         t.loads_checkpoint = t.loop.checkpoint_after_valid = false;
         t.loop.checkpoint_seconds = -1;
     }
     if (train_loop_check(&t.loop, t.data.n_examples != 0, &err) != STATUS_OK)
         return options_misuse(verb, "%s", err.text);
-    rc = data_tasks_open(&w, &t.data, &err);
+    rc = t.preprocess ? train_preprocess(&preprocessed, &t, kind, &err) : STATUS_OK;
+    if (rc == STATUS_OK)
+        rc = data_tasks_open(&w, &t.data, &err);
     if (rc == STATUS_OK) {
         data_world_warn(&w);
         rc = train_model_learn(&w, &valid, &t, kind, &err);
@@ -613,5 +709,6 @@ enum exit_code train_model_run(const struct verb *verb, int argc, char **argv)
         console_error("%s", err.text);
     data_world_close(&valid);
     data_world_close(&w);
+    free(preprocessed);
     return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
 }

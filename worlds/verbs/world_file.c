@@ -1,5 +1,6 @@
-/* Reads a world's JSON, and checks who speaks and who hears whom. Casting opens an agent for each
- * participant, by the options where the JSON says nothing. */
+/* Reads a world's JSON, and checks who speaks and who hears whom. Casting opens each participant,
+ * by the options where the JSON says nothing, and the script of a world whose code says who speaks.
+ */
 #include "worlds/verbs/world_file.h"
 
 #include <jansson.h>
@@ -10,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "worlds/participant/participant.h"
+#include "worlds/verbs/attached_script.h"
 #include "worlds/verbs/data.h"
 #include "worlds/world/world.h"
 
@@ -29,8 +31,11 @@ struct world_file_part {
 struct world_file {
     json_t *json;
     struct world_file_part parts[WORLD_GRAPH_POSITIONS];
-    size_t n_parts, n_rounds;
+    size_t n_parts, n_rounds, n_humans;
+    bool is_scripted; /* a worker's code says who speaks */
+    char *name;       /* behind attached: of the world's own; NULL: it is in a file */
     struct world_graph graph;
+    struct attached_script *script; /* NULL: the graph says who speaks */
     /* The participants' agents; NULL: owned by the verb. */
     struct participant *members[WORLD_GRAPH_POSITIONS];
 };
@@ -98,9 +103,9 @@ static enum status world_file_check_part(const struct world_file *f, size_t at, 
     if ((p->teacher != NULL) + p->is_human + (p->agent != NULL || p->model != NULL) != 1)
         return error_set(err, STATUS_INVALID,
                          "'%.40s' must have exactly one of: teacher, human, agent, model", p->name);
-    if (at > 0 && (p->teacher != NULL || p->is_human))
-        return error_set(err, STATUS_INVALID,
-                         "'%.40s': a teacher or human must be the first participant", p->name);
+    if (at > 0 && p->teacher != NULL)
+        return error_set(err, STATUS_INVALID, "'%.40s': a teacher must be the first participant",
+                         p->name);
     if (p->max_tokens < 0)
         return error_set(err, STATUS_INVALID, "'%.40s': max_tokens is less than 0", p->name);
     return STATUS_OK;
@@ -128,9 +133,33 @@ static enum status world_file_read_parts(struct world_file *f, json_t *list, str
                            &p->hears) != 0)
             return error_set(err, STATUS_INVALID, "participant %zu: %.120s", f->n_parts, why.text);
         p->is_human = is_human != 0;
+        if (p->agent != NULL && strcmp(p->agent, "local_human") == 0) { /* ParlAI's name */
+            p->agent = NULL;
+            p->is_human = true;
+        }
+        f->n_humans += p->is_human;
         if (world_file_check_part(f, f->n_parts, err) != STATUS_OK)
             return err->status;
     }
+    return STATUS_OK;
+}
+
+/* A script says what a graph would say. */
+static enum status world_file_read_script(struct world_file *f, bool has_ends, struct error *err)
+{
+    if (f->name == NULL)
+        return error_set(err, STATUS_INVALID,
+                         "scripted works only in a world that an attached worker gives");
+    if (has_ends)
+        return error_set(err, STATUS_INVALID,
+                         "a world with parley() has no ends and no end_text: its episode_done() "
+                         "says when an episode ends");
+    for (size_t i = 0; i < f->n_parts; i++)
+        if (f->parts[i].hears != NULL)
+            return error_set(err, STATUS_INVALID,
+                             "'%.40s' has hears, but parley() says who hears whom",
+                             f->parts[i].name);
+    f->graph.ends = 1; /* a teacher's episode: then the next task is chosen */
     return STATUS_OK;
 }
 
@@ -138,19 +167,20 @@ static enum status world_file_read(struct world_file *f, struct error *err)
 {
     json_t *parts, *ends = NULL;
     const char *end_text = NULL;
-    int n_rounds = 0;
+    int n_rounds = 0, is_scripted = 0, has_names = 0;
     json_error_t why;
     uint32_t all;
 
-    if (json_unpack_ex(f->json, &why, 0, "{s:o, s?o, s?s, s?i !}", "participants", &parts, "ends",
-                       &ends, "end_text", &end_text, "rounds", &n_rounds) != 0)
+    if (json_unpack_ex(f->json, &why, 0, "{s:o, s?o, s?s, s?i, s?b, s?b !}", "participants", &parts,
+                       "ends", &ends, "end_text", &end_text, "rounds", &n_rounds, "scripted",
+                       &is_scripted, "names", &has_names) != 0)
         return error_set(err, STATUS_INVALID, "%.160s", why.text);
     if (world_file_read_parts(f, parts, err) != STATUS_OK)
         return err->status;
     if (n_rounds < 0 || n_rounds > WORLD_FILE_MAX_ROUNDS)
         return error_set(err, STATUS_INVALID, "rounds is %d, it must be from 1 to %d", n_rounds,
                          WORLD_FILE_MAX_ROUNDS);
-    if (n_rounds > 0 && (f->parts[0].teacher != NULL || f->parts[0].is_human))
+    if (n_rounds > 0 && (f->parts[0].teacher != NULL || f->n_humans > 0))
         return error_set(err, STATUS_INVALID,
                          "rounds works only with agents: the episodes of a teacher or a human end "
                          "by themselves");
@@ -166,8 +196,13 @@ static enum status world_file_read(struct world_file *f, struct error *err)
         return error_set(err, STATUS_INVALID, "end_text is empty");
     if (end_text != NULL)
         f->graph.end_text = (struct text){end_text, strlen(end_text)};
-    f->graph.ends_world = world_file_expect(f, FIRST_AGENT, err) == STATUS_OK;
-    return STATUS_OK;
+    f->graph.ends_world = f->parts[0].teacher == NULL && f->n_humans == 0;
+    for (size_t i = 0; i < f->n_parts; i++)
+        f->graph.names[i] = (struct text){f->parts[i].name, strlen(f->parts[i].name)};
+    f->graph.gives_names = has_names != 0;
+    f->is_scripted = is_scripted != 0;
+    return f->is_scripted ? world_file_read_script(f, ends != NULL || end_text != NULL, err)
+                          : STATUS_OK;
 }
 
 /* --- where it stands --- */
@@ -206,10 +241,12 @@ enum status world_file_open(struct world_file **out, const char *name,
     json_error_t why;
     enum status rc = STATUS_OK;
 
-    if (strncmp(name, prefix, sizeof(prefix) - 1) == 0)
-        rc = world_file_fetch(f, name + sizeof(prefix) - 1, &data->attached, err);
-    else if ((f->json = json_load_file(name, JSON_REJECT_DUPLICATES, &why)) == NULL)
+    if (strncmp(name, prefix, sizeof(prefix) - 1) == 0) {
+        f->name = xstrdup(name + sizeof(prefix) - 1);
+        rc = world_file_fetch(f, f->name, &data->attached, err);
+    } else if ((f->json = json_load_file(name, JSON_REJECT_DUPLICATES, &why)) == NULL) {
         rc = error_set(err, STATUS_INVALID, "line %d: %.120s", why.line, why.text);
+    }
     if (rc == STATUS_OK)
         rc = world_file_read(f, err);
     if (rc == STATUS_OK) {
@@ -226,25 +263,34 @@ void world_file_close(struct world_file *f)
         return;
     for (size_t i = 0; i < f->n_parts; i++)
         data_world_close(&f->parts[i].world);
+    attached_script_close(f->script);
+    free(f->name);
     json_decref(f->json);
     free(f);
 }
 
 /* --- the participants --- */
 
-enum status world_file_expect(const struct world_file *f, enum world_file_first first,
+enum status world_file_expect(const struct world_file *f, enum world_file_needs needs,
                               struct error *err)
 {
-    static const char *const names[] = {
-        [FIRST_TEACHER] = "a teacher", [FIRST_HUMAN] = "a human", [FIRST_AGENT] = "an agent"};
+    static const char *const names[] = {[WORLD_NEEDS_TEACHER] = "a teacher",
+                                        [WORLD_NEEDS_HUMAN] = "a human and no teacher",
+                                        [WORLD_NEEDS_AGENTS] = "agents alone"};
     const struct world_file_part *p = &f->parts[0];
-    const enum world_file_first is =
-        p->teacher != NULL ? FIRST_TEACHER : (p->is_human ? FIRST_HUMAN : FIRST_AGENT);
+    const enum world_file_needs is =
+        p->teacher != NULL ? WORLD_NEEDS_TEACHER
+                           : (f->n_humans > 0 ? WORLD_NEEDS_HUMAN : WORLD_NEEDS_AGENTS);
 
-    if (is == first)
+    if (is == needs)
         return STATUS_OK;
-    return error_set(err, STATUS_INVALID, "%s speaks first in this world, but this verb needs %s",
-                     names[is], names[first]);
+    return error_set(err, STATUS_INVALID, "this world has %s, but this verb needs %s", names[is],
+                     names[needs]);
+}
+
+bool world_file_has_human(const struct world_file *f)
+{
+    return f->n_humans > 0;
 }
 
 const char *world_file_task(const struct world_file *f)
@@ -266,11 +312,12 @@ const char *world_file_name(const struct world_file *f, size_t position)
 
 static enum status world_file_part_open(struct world_file_part *p, const struct data_options *data,
                                         const struct participant_options *options,
-                                        struct error *err)
+                                        bool is_one_of_many, bool has_names, struct error *err)
 {
     struct participant_options *o = &p->options;
 
     *o = *options;
+    o->hears_names = has_names;
     o->agent = p->agent;
     o->model = p->model;
     o->opening = p->opening != NULL ? p->opening : o->opening;
@@ -280,6 +327,8 @@ static enum status world_file_part_open(struct world_file_part *p, const struct 
     o->temperature = p->temperature >= 0 ? (float)p->temperature : o->temperature;
     o->max_tokens = p->max_tokens > 0 ? (uint32_t)p->max_tokens : o->max_tokens;
     arena_init(&p->world.arena, WORLD_FILE_BYTES);
+    if (p->is_human)
+        return data_human_open(&p->world.agent, data, p->name, is_one_of_many, err);
     return data_agent_open(&p->world, data, o, err);
 }
 
@@ -287,16 +336,21 @@ enum status world_file_cast(struct world_file *f, struct world_config *config,
                             const struct data_options *data,
                             const struct participant_options *options, struct error *err)
 {
-    const bool has_task = !f->graph.ends_world; /* the task is given to the verb */
+    const bool has_task = f->parts[0].teacher != NULL; /* it is given to the verb */
 
     if (options->agent != NULL || options->model != NULL || options->plugin != NULL)
         return error_set(err, STATUS_INVALID,
                          "--world names its agents: it excludes --agent, --model and --plugin");
     for (size_t i = has_task; i < f->n_parts; i++) {
-        if (world_file_part_open(&f->parts[i], data, options, err) != STATUS_OK)
+        if (world_file_part_open(&f->parts[i], data, options, f->n_humans > 1, f->graph.gives_names,
+                                 err) != STATUS_OK)
             return error_prefix(err, "'%.40s'", f->parts[i].name);
         f->members[i] = f->parts[i].world.agent;
     }
+    if (f->is_scripted && attached_script_open(&f->script, f->name, &data->connection, &f->graph,
+                                               f->n_parts, err) != STATUS_OK)
+        return err->status;
+    config->script = f->script != NULL ? attached_script_of(f->script) : NULL;
     config->graph = &f->graph;
     config->agents = f->members + 1;
     config->n_agents = f->n_parts - 1;

@@ -124,9 +124,10 @@ static enum status add_row(struct world_log *log, uint32_t thread, const struct 
     struct logged_episode *episode = NULL;
     enum status rc = episode_of(log, thread, row->slot, &episode, err);
 
-    if (rc == STATUS_OK && !act_is_padding(&row->acts[0]))
+    if (rc == STATUS_OK && row->n_acts > 0 && !act_is_padding(&row->acts[0]))
         rc = add_turn(episode, row, err);
-    if (rc == STATUS_OK && (row->ends_episode || act_is(&row->acts[0], ACT_EPISODE_DONE)))
+    if (rc == STATUS_OK &&
+        (row->ends_episode || (row->speakers == NULL && act_is(&row->acts[0], ACT_EPISODE_DONE))))
         rc = world_log_end_episode(log, episode, err);
     return rc;
 }

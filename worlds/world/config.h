@@ -11,6 +11,7 @@
 struct env;
 struct participant;
 struct world;
+struct world_script;
 
 /* Called after each parley of a world that has rows of its own, on that world's thread; under
  * hogwild it is called on several threads at a time. Rows of w are valid until it returns. */
@@ -32,6 +33,8 @@ struct world_graph {
     uint32_t ends;        /* bit p: episode_done in an act of position p ends the episode */
     struct text end_text; /* a text that has this in it ends the episode, too; text NULL: none */
     bool ends_world;      /* the first episode is a slot's last: the slot is over after it */
+    bool gives_names;     /* an act's id is its member's name; a script's always is */
+    struct text names[WORLD_GRAPH_POSITIONS]; /* of the members; a script's world has all */
 };
 
 /* What a world is made of. The caller zeroes it, then sets members; world_open takes what it needs,
@@ -42,8 +45,10 @@ struct world_config {
     const struct text *task_names;     /* [n_tasks], prefixes in a report; NULL with one task */
     struct participant *const *agents; /* [n_agents], at least one; the agents answer */
     size_t n_agents;                   /* several agents make a round robin */
-    const struct world_graph *graph;   /* copied; its text is borrowed as long as the world lives.
+    const struct world_graph *graph;   /* copied; its texts are borrowed as long as the world lives.
                                           NULL: each member hears all others */
+    const struct world_script *script; /* borrowed; says who speaks and who hears it, in place
+                                          of the graph, which names the members. NULL: none */
 
     /* How one of several tasks is chosen. shuffle draws a task by its weight (a missing weight is
      * 1), stochastic by its number of episodes; without both, tasks are taken in turn. Tasks whose

@@ -1,5 +1,5 @@
-/* The kinds of worlds, as worlds/world/world.c opens them. plain_open, batch_open and dynamic_open
- * take participants, also on failure. */
+/* The kinds of worlds, as worlds/world/world.c opens them. All but
+ * hogwild_open take participants, also on failure. */
 #ifndef WORLDS_WORLD_KINDS_H
 #define WORLDS_WORLD_KINDS_H
 
@@ -8,6 +8,7 @@
 #include "worlds/world/participants.h"
 
 struct world;
+struct world_script;
 
 /* dialog, round_robin or multi, by the numbers of tasks and agents. */
 enum status plain_open(struct world **out, struct participants *participants,
@@ -15,6 +16,11 @@ enum status plain_open(struct world **out, struct participants *participants,
 /* n clones of a plain world. INVALID if a task that makes batches is one of several. */
 enum status batch_open(struct world **out, struct participants *participants, size_t n,
                        struct error *err) MUST_CHECK;
+/* n slots, each with a script of its own. Borrows script; participants have a graph with names.
+ * INVALID if a task makes batches. */
+enum status scripted_open(struct world **out, struct participants *participants,
+                          const struct world_script *script, size_t n,
+                          struct error *err) MUST_CHECK;
 /* INVALID as world_open says for dynamic batching. */
 enum status dynamic_open(struct world **out, struct participants *participants,
                          const struct world_config *config, struct error *err) MUST_CHECK;

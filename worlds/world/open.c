@@ -19,6 +19,8 @@ static enum status world_check(const struct world_config *c, struct error *err)
     if (c->graph != NULL && c->n_agents >= WORLD_GRAPH_POSITIONS)
         return error_field(err, "agents", "are %zu, a graph can have at most %d", c->n_agents,
                            WORLD_GRAPH_POSITIONS - 1);
+    if (c->script != NULL && c->graph == NULL)
+        return error_field(err, "graph", "is missing, a script needs the names of members");
     if (c->graph != NULL && c->dynamic != DYNAMIC_NONE)
         return error_field(err, "dynamic", "batching does not work with a graph");
     if (c->n_threads > MAX_THREADS)
@@ -37,6 +39,9 @@ static enum status world_open_thread(struct world **out, const struct world_conf
 
     if (rc != STATUS_OK)
         return rc;
+    if (config->script != NULL)
+        return scripted_open(out, participants, config->script,
+                             config->batch_size > 1 ? config->batch_size : 1, err);
     if (config->batch_size <= 1)
         return plain_open(out, participants, err);
     if (config->dynamic != DYNAMIC_NONE)

@@ -7,12 +7,13 @@
  *   batch        many clones of one of the above, which all take each parley together
  *   dynamic      many clones of a world with one agent; those with similar lengths take the next
  *                parley
+ *   scripted     clones of a world, in each of which a script says who speaks and who hears it
  *   hogwild      threads, each with a world of one of the above over shared participants
  *
  * A world is opened from originals of participants. Dialog, round_robin and multi are the *plain*
  * worlds: they have one slot (worlds/world/world_slot.h), which is a clone of each participant;
- * batch and dynamic hold a slab of slots. A world is used by one thread; hogwild's own threads use
- * only their own worlds. */
+ * batch, dynamic and scripted hold a slab of slots. A world is used by one thread; hogwild's own
+ * threads use only their own worlds. */
 #ifndef WORLDS_WORLD_WORLD_H
 #define WORLDS_WORLD_WORLD_H
 
@@ -36,6 +37,8 @@ struct world_row {
     size_t task;            /* index of the task in the config */
     const struct act *acts; /* [n_acts], in the order of participants, the task's first */
     size_t n_acts;
+    const uint8_t *speakers; /* [n_acts], the positions of who said them, as a script has let them
+                                speak; NULL: all positions in turn. With a script n_acts may be 0 */
     bool ends_episode;
 };
 
@@ -60,9 +63,10 @@ struct world {
     struct world_counters counters;
 };
 
-/* Opens the world that config describes. More than one thread makes a hogwild world; else a
- * batch_size above 1 makes a dynamic world if dynamic batching is asked for, or a batch world; else
- * the world is a dialog, round_robin or multi.
+/* Opens the world that config describes. More than one thread makes a hogwild world; else a script
+ * makes a scripted world of batch_size slots; else a batch_size above 1 makes a dynamic world if
+ * dynamic batching is asked for, or a batch world; else the world is a dialog, round_robin or
+ * multi.
  *
  * STATUS_INVALID names what is wrong: there is no task or no agent; several tasks have no names; a
  * number is too large; dynamic batching has no text_truncate, a graph, more than one agent, an
@@ -83,7 +87,7 @@ enum status world_run(struct world *w, struct error *err) MUST_CHECK;
 
 /* Resets the clones, what participants share (reset_shared), the quota and the counters. */
 void world_reset(struct world *w);
-bool world_episode_done(const struct world *w); /* always false for batch, dynamic and hogwild */
+bool world_episode_done(const struct world *w); /* always false for many slots and for hogwild */
 /* Returns whether nothing is left to do: the epoch is over, or n_examples are done. */
 bool world_epoch_done(const struct world *w);
 

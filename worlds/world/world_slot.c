@@ -94,7 +94,7 @@ void world_slot_reset(struct world_slot *s)
     *s = (struct world_slot){.participants = p, .index = s->index};
 }
 
-static bool world_slot_is_through(const struct world_slot *s, size_t member)
+bool world_slot_is_through(const struct world_slot *s, size_t member)
 {
     const struct participant_clone *clone = world_slot_clone_of(s, member);
     const struct participant_type *type = clone->original->type;
@@ -207,8 +207,12 @@ static bool world_slot_hears(const struct world_slot *s, size_t listener, size_t
 enum status world_slot_hear(struct world_slot *s, size_t position, bool was_asked,
                             struct error *err)
 {
-    const struct act *act = &world_slot_acts(s)[position];
+    const struct participants *p = s->participants;
+    struct act *act = &world_slot_acts(s)[position];
 
+    if (p->has_graph && p->graph.gives_names && !act_is_padding(act) &&
+        act_force(act, ACT_ID, value_text(p->graph.names[position]), err) != STATUS_OK)
+        return err->status;
     for (size_t o = 0; o < world_slot_n_positions(s->participants); o++) {
         struct participant_clone *clone = world_slot_clone(s, o);
         enum status rc = STATUS_OK;

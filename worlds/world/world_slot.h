@@ -86,6 +86,9 @@ bool world_slot_episode_done(const struct world_slot *s);
 /* Returns whether nothing is left for the slot: it is over, the quota is used up, every task's
  * epoch is over for it, or an agent's is. */
 bool world_slot_epoch_done(const struct world_slot *s);
+/* Returns whether an epoch has ended for the clone of a member, by its index in participants.
+ */
+bool world_slot_is_through(const struct world_slot *s, size_t member);
 /* Returns whether the last parley had an example: position 0 said something that is not padding. */
 bool world_slot_has_example(const struct world_slot *s);
 

@@ -7,7 +7,8 @@
 
     parley.serve(sums, "127.0.0.1:8001")           # parley eval -t attached:sums --server 127.0.0.1:8001
 
-It may also return a map-style data set, an object with `__len__` and `__getitem__` such as torch's, whose items are episodes. With
+It may also return a map-style data set, an object with `__len__` and `__getitem__` such as torch's, whose items are episodes. If it
+has `collate`, up to 32 items that follow each other are passed to it as a list, and what it returns are the episodes. With
 `parley.aio.serve` it may be an async generator. An episode is a list of turns, or one turn. A turn is (text, label), (text,
 [label, …]), or a dict of ParlAI's fields. The same fold and argument must yield the same episodes each time: then, after the loss of a
 worker, no example is missing or repeated.
@@ -28,11 +29,12 @@ from typing import Any, TypeVar, cast
 
 from parley.agents import agent
 from parley.keywords import checked, named
-from parley.troupe import plain
+from parley.troupe import plain, spec_of
 
 T = TypeVar("T")
 Episodes = Callable[[str, str], Iterable[Any]] | Callable[[str, str], AsyncIterable[Any]]
 Evaluate = Callable[[dict[str, Any], list[str], dict[str, Any]], Mapping[str, Any]]
+COLLATED = 32  # items of a map-style data set that are collated together
 CHUNK_BYTES = 1 << 17  # target size of a reply; a larger episode makes a larger reply
 
 
@@ -55,9 +57,13 @@ def lines_of(episode: Any) -> str:
 
 def in_order(episodes: Any) -> Iterable[Any]:
     """A map-style data set is read by its indices: one of torch's need not end otherwise."""
-    if hasattr(episodes, "__getitem__") and hasattr(episodes, "__len__"):
-        return (episodes[i] for i in range(len(episodes)))
-    return cast("Iterable[Any]", episodes)
+    if not (hasattr(episodes, "__getitem__") and hasattr(episodes, "__len__")):
+        return cast("Iterable[Any]", episodes)
+    n = len(episodes)
+    if not hasattr(episodes, "collate"):
+        return (episodes[i] for i in range(n))
+    parts = (range(i, min(i + COLLATED, n)) for i in range(0, n, COLLATED))
+    return (episode for part in parts for episode in episodes.collate([episodes[i] for i in part]))
 
 
 async def all_lines(episodes: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[str]:
@@ -126,9 +132,9 @@ def teacher(name: str, *, version: str = "", evaluate: Evaluate | None = None) -
         @agent(name, version=version, deterministic=True)
         class Teacher:
             def __init__(self, system: str) -> None:
-                asked = json.loads(system or "{}")
-                self.key = asked.get("fold", "train"), asked.get("argument", "")
-                self.at = int(asked.get("from", 0))
+                asked = spec_of(system)
+                self.key = str(asked.get("fold", "train")), str(asked.get("argument", ""))
+                self.at = asked["from"] if isinstance(asked.get("from"), int) else 0
                 self.judges, self.asked = bool(asked.get("evaluate")), ""
 
             def observe(self, messages: Any) -> None:

@@ -100,6 +100,15 @@ def asked_of(system: str) -> dict[str, Any] | None:
     return asked if isinstance(asked, dict) else None
 
 
+def spec_of(system: str) -> dict[str, Any]:
+    """Returns what a verb says of a data set or a world; empty: it is a chat's, or another client's."""
+    try:
+        asked = json.loads(system or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return asked if isinstance(asked, dict) else {}
+
+
 class Troupe:
     """The clones of a world's thread. It has the methods of an agent, so that a Worker can have it in the place of one. Any client of the
     daemon may open such a conversation: what changes the class, or files, is refused unless `may_learn`."""
