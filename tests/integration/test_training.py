@@ -232,10 +232,34 @@ def test_environments_of_plug_ins(folder):
         for o in observers:
             o.terminate()
             assert json.loads(o.communicate()[0])["steps"] == 2 * 250 and o.returncode == 0
-        for name, why in ((f"plugin:{SUMS}", "it has no environment"), ("plugin:none.so", "none.so"), ("pong", "it must be one of: CartPole-v1")):
+        for name, why in ((f"plugin:{SUMS}", "it has no environment"), ("plugin:none.so", "none.so"), ("pong", "'pong'")):
             for words in (["eval", "--world", name], ["observe", "--env", name]):
                 done = children.run([PARLEY, *words, "--server", client.address], capture_output=True, text=True)
                 assert done.returncode in (1, 2) and why in done.stderr and done.stderr.count("\n") == 1, done
+
+
+def test_environments_that_only_the_server_has(folder):
+    """A policy is scored where the environment is: plugged in there, or attached. The same seed gives the same rewards."""
+    parley("policy", "new", "car.gguf", "--observations", 2, "--actions", 3, "--environment", "MountainCar-v0")
+    parley("policy", "new", "pole.gguf", "--environment", "cartpole")
+    with Parleyd(PARLEYD, "--model", "car=car.gguf", "--model", "pole=pole.gguf", "--plugin", MOUNTAIN_CAR) as client:
+        def score(world, agent, *more, status=0):
+            return parley("eval", "--world", world, "--agent", agent, "--server", client.address, "--json", *more, status=status)
+
+        told = lines(score("MountainCar-v0", "car", "--episodes", 5, "--at-once", 2, "--seed", 3))[0]
+        assert told["world"] == "MountainCar-v0" and told["episodes"] == 5 and -200 <= told["min_reward"] <= told["mean_reward"] < 0, told
+        assert told["min_reward"] > -200 or told["full_episodes"] > 0, told
+        assert lines(score("MountainCar-v0", "car", "--episodes", 5, "--at-once", 2, "--seed", 3))[0] == told
+        assert score("MountainCar-v0", "pole", status=1).stderr.count("\n") == 1
+        assert "'nobody'" in score("MountainCar-v0", "nobody", status=1).stderr
+        worker = children.start([sys.executable, os.path.join(os.path.dirname(__file__), "environment_worker.py"), client.address, "poles", "CartPole-v1"],
+                                stdout=subprocess.PIPE, text=True)
+        assert worker.stdout.readline() == "accepted\n"
+        told = lines(score("poles", "pole", "--episodes", 6))[0]
+        assert told["episodes"] == 6 and 8 <= told["min_reward"] <= told["mean_reward"] <= 500, told
+        worker.kill()
+        worker.wait()
+        assert score("poles", "pole", "--episodes", 1, status=1).stderr.count("\n") == 1
 
 
 def test_misuse_is_told(folder):

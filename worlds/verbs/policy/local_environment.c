@@ -158,6 +158,11 @@ enum status local_environment_open(struct environment **out, const char *name, s
                                        why.text);
 }
 
+bool local_environment_is_known(const char *name)
+{
+    return strncmp(name, prefix, sizeof(prefix) - 1) == 0 || environment_type_find(name) != NULL;
+}
+
 void local_environment_close(struct environment *e)
 {
     if (e != NULL && local_environment_is_plugged(e)) {

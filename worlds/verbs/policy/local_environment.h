@@ -3,6 +3,8 @@
 #ifndef WORLDS_VERBS_POLICY_LOCAL_ENVIRONMENT_H
 #define WORLDS_VERBS_POLICY_LOCAL_ENVIRONMENT_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 #include "worlds/environment/environment.h"
 
@@ -12,6 +14,8 @@
  * environments. */
 enum status local_environment_open(struct environment **out, const char *name,
                                    struct error *err) MUST_CHECK;
+/* Returns whether the name is one of these two kinds; the file may be missing. */
+bool local_environment_is_known(const char *name);
 void local_environment_close(struct environment *e);
 /* Returns why the last reset or step failed, after which the environment must be reset; NULL: the
  * last reset or step did not fail. */

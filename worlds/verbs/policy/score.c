@@ -13,6 +13,8 @@
 #include "cli/output/out.h"
 #include "client/cli/connection.h"
 #include "worlds/verbs/policy/environment_worker.h"
+#include "worlds/verbs/policy/local_environment.h"
+#include "worlds/verbs/policy/remote_score.h"
 #include "worlds/verbs/verbs.h"
 
 enum { MAX_AT_ONCE = 256, MAX_EPISODES = 1000 * 1000 };
@@ -24,7 +26,9 @@ struct score_options {
 };
 
 static const struct option_row score_rows[] = {
-    {"world", "NAME", "the environment: cartpole or another built-in one, or plugin:FILE.so",
+    {"world", "NAME",
+     "the environment: cartpole or another built-in one, plugin:FILE.so, or one that the server "
+     "has",
      OPTION_TEXT, offsetof(struct score_options, world), 0},
     {"agent", "NAME", "the model that is the policy (the server's default)", OPTION_TEXT,
      offsetof(struct score_options, agent), 0},
@@ -140,9 +144,10 @@ static enum status open_slots(struct scoring *s, struct parley_channel *channel,
     return rc;
 }
 
-static void print_score(const struct scoring *s, bool is_json)
+/* n_full: episodes that had the full length. */
+static void print_score(const struct scoring *s, size_t n_full, bool is_json)
 {
-    size_t n = s->options->n_episodes, n_full = 0;
+    size_t n = s->options->n_episodes;
     double sum = 0, squares = 0, low = (double)s->rewards[0], high = low, mean;
 
     for (size_t i = 0; i < n; i++) {
@@ -152,7 +157,6 @@ static void print_score(const struct scoring *s, bool is_json)
         squares += r * r;
         low = fmin(low, r);
         high = fmax(high, r);
-        n_full += r >= environment_worker_max_steps(s->slots[0].worker);
     }
     mean = sum / (double)n;
     squares = sqrt(fmax(squares / (double)n - mean * mean, 0));
@@ -165,6 +169,50 @@ static void print_score(const struct scoring *s, bool is_json)
         printf("%zu episodes: mean reward %.1f, deviation %.1f, from %.0f to %.0f, %zu to the "
                "full length\n",
                n, mean, squares, low, high, n_full);
+}
+
+static size_t scoring_n_full(const struct scoring *s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->options->n_episodes; i++)
+        n += s->rewards[i] >= (float)environment_worker_max_steps(s->slots[0].worker);
+    return n;
+}
+
+static void tell_remote(size_t n_ended, void *arg)
+{
+    const struct score_options *o = arg;
+
+    console_progress("%zu of %u episodes …", n_ended, o->n_episodes);
+}
+
+/* In an environment that only the server has. */
+static enum exit_code score_remotely(const struct score_options *o,
+                                     const struct connection_options *c)
+{
+    struct scoring s = {.options = o};
+    struct remote_score remote = {.environment = o->world,
+                                  .policy = o->agent,
+                                  .n_episodes = o->n_episodes,
+                                  .n_at_once = o->n_at_once,
+                                  .seed = o->seed};
+    struct parley_channel *channel = connection_open(c);
+    struct error err;
+    enum status rc;
+
+    if (channel == NULL)
+        return EXIT_FAILED;
+    s.rewards = remote.rewards = xalloc(o->n_episodes * sizeof(*s.rewards));
+    rc = remote_score_play(&remote, channel, tell_remote, (void *)(uintptr_t)o, &err);
+    parley_channel_close(channel);
+    console_clear();
+    if (rc == STATUS_OK)
+        print_score(&s, remote.n_cut, c->is_json);
+    else
+        console_error("%s", err.text);
+    free(s.rewards);
+    return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
 }
 
 static enum exit_code score_policy(const struct score_options *o,
@@ -189,7 +237,7 @@ static enum exit_code score_policy(const struct score_options *o,
     parley_channel_close(channel); /* no callback is called after this */
     console_clear();
     if (s.is_over && s.err.status == PARLEY_OK) {
-        print_score(&s, c->is_json);
+        print_score(&s, scoring_n_full(&s), c->is_json);
         code = EXIT_DONE;
     } else if (s.is_over) {
         code = connection_complain(&s.err);
@@ -228,5 +276,7 @@ enum exit_code score_run(const struct verb *verb, int argc, char **argv)
     if (o.n_at_once == 0 || o.n_at_once > MAX_AT_ONCE)
         return options_misuse(verb, "--at-once is %u, it must be from 1 to %d", o.n_at_once,
                               MAX_AT_ONCE);
+    if (o.world != NULL && !local_environment_is_known(o.world))
+        return score_remotely(&o, &connection);
     return score_policy(&o, &connection);
 }
