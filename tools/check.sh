@@ -10,6 +10,7 @@ tools/check_names.py || complain 'a name above is not unique: structs and static
 tools/check_unused.py || complain 'nothing of the product uses a function above: take it out; tools/unused.txt has the exceptions'
 PYTHONDONTWRITEBYTECODE=1 python3 tests/integration/documents.py "$PWD" || complain 'a line above of a document is too long, or leads nowhere'
 tools/check_limits.py || complain 'the table of shared limits in docs/operations.md differs from the code'
+tools/check_promises.py || complain 'docs/promises.md differs from the pages that it quotes or the tests that it names'
 tools/minutes.py check || bad=1
 # It says itself what to do.
 tools/check_wire.py || bad=1
