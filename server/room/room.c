@@ -38,6 +38,7 @@ struct room_cursor {
 };
 
 static const uint64_t act_us = 1000000 / ROOM_ACTS_PER_S;
+static const uint64_t acts_us = ROOM_ACTS_AT_ONCE * (1000000 / ROOM_ACTS_PER_S);
 
 void rooms_init(struct rooms *r, const struct env *env, uint64_t (*unix_ms)(void),
                 struct alarm *alarm)
@@ -529,8 +530,7 @@ static enum status room_person_make(struct room_person **out, struct rooms *r, u
         return error_no_memory(err, sizeof(*p), "a person");
     }
     room_person_init(p, r, ROOM_PERSON, principal, name);
-    p->acted_us = env_now_us(r->env);
-    p->credit_us = ROOM_ACTS_AT_ONCE * act_us;
+    pace_init(&p->acts, env_now_us(r->env), acts_us);
     draw_hex(r, p->token, ROOM_TOKEN_CHARS);
     if (room_token_hash(p->proof, r, p->token, err) != STATUS_OK) {
         shared_limit_give(&r->n_people, principal, 1);
@@ -577,8 +577,7 @@ enum status room_person_restore(struct room_person **out, struct rooms *r, uint3
     room_person_init(p, r, ROOM_PERSON, principal, name);
     copy_room_text(p->id, sizeof(p->id), id);
     memcpy(p->proof, proof, SHA256_BYTES);
-    p->acted_us = env_now_us(r->env);
-    p->credit_us = ROOM_ACTS_AT_ONCE * act_us;
+    pace_init(&p->acts, env_now_us(r->env), acts_us);
     hash_add(&r->by_token, &p->node, room_proof_hash(r, p->proof));
     p->gone_us = UINT64_MAX;
     list_push(&r->away, &p->away);
@@ -589,19 +588,14 @@ enum status room_person_restore(struct room_person **out, struct rooms *r, uint3
 /* Each act costs a part of a second; EXHAUSTED says when the next may come. */
 static enum status room_person_act(struct room_person *p, const struct rooms *r, struct error *err)
 {
-    const uint64_t now = env_now_us(r->env), most = ROOM_ACTS_AT_ONCE * act_us;
+    const uint64_t wait_us = pace_take(&p->acts, env_now_us(r->env), acts_us, act_us);
 
-    p->credit_us += now - p->acted_us;
-    p->acted_us = now;
-    if (p->credit_us > most)
-        p->credit_us = most;
-    if (p->credit_us < act_us) {
+    if (wait_us > 0) {
         (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
                             "a person does at most %d things a second in rooms", ROOM_ACTS_PER_S);
-        err->retry_after_ms = (uint32_t)((act_us - p->credit_us + 999) / 1000);
+        err->retry_after_ms = (uint32_t)((wait_us + 999) / 1000);
         return err->status;
     }
-    p->credit_us -= act_us;
     return STATUS_OK;
 }
 

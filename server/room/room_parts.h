@@ -3,6 +3,7 @@
 #ifndef SERVER_ROOM_ROOM_PARTS_H
 #define SERVER_ROOM_ROOM_PARTS_H
 
+#include "base/pace.h"
 #include "server/conversation/conversations.h"
 #include "server/room/rooms.h"
 
@@ -18,9 +19,8 @@ struct room_person {
     enum room_kind kind;
     struct room_agent *agent; /* of ROOM_AGENT: what the person is a member of */
     uint32_t principal;
-    uint64_t gone_us;   /* when its grace is over, while it is away */
-    uint64_t acted_us;  /* up to when its acts are counted */
-    uint64_t credit_us; /* how long it could act without waiting */
+    uint64_t gone_us; /* when its grace is over, while it is away */
+    struct pace acts;
     char id[ROOM_ID_CHARS + 1];
     uint8_t proof[SHA256_BYTES];      /* the hash of its token */
     char token[ROOM_TOKEN_CHARS + 1]; /* "": nobody has said it to this process */

@@ -45,6 +45,7 @@ static const char failing_text[] =
     "Please say it again later.";
 
 static const uint64_t say_us = 1000000 / SERVICE_SAYS_PER_S;
+static const uint64_t says_us = SERVICE_SAYS_AT_ONCE * (1000000 / SERVICE_SAYS_PER_S);
 
 static const uint32_t moves[] = {
     [SERVICE_NEW] = 1u << SERVICE_MENU | 1u << SERVICE_GONE,
@@ -538,8 +539,7 @@ enum status service_user_open(struct service_user **out, struct chat_service *s,
     u->service = s;
     list_init(&u->answers);
     list_init(&u->untaken);
-    u->acted_us = env_now_us(s->config.env);
-    u->credit_us = SERVICE_SAYS_AT_ONCE * say_us;
+    pace_init(&u->says, env_now_us(s->config.env), says_us);
     if (proof != NULL) {
         u->has_id = true;
         memcpy(u->proof, proof, sizeof(u->proof));
@@ -632,16 +632,8 @@ static void service_reap(struct chat_service *s)
 static bool service_user_may_say(struct service_user *u, size_t payload_len)
 {
     const uint64_t cost_us = (1 + payload_len / SERVICE_TEXT_MAX_BYTES) * say_us;
-    const uint64_t now = env_now_us(u->service->config.env);
 
-    u->credit_us += now - u->acted_us;
-    u->acted_us = now;
-    if (u->credit_us > SERVICE_SAYS_AT_ONCE * say_us)
-        u->credit_us = SERVICE_SAYS_AT_ONCE * say_us;
-    if (u->credit_us < cost_us)
-        return false;
-    u->credit_us -= cost_us;
-    return true;
+    return pace_take(&u->says, env_now_us(u->service->config.env), says_us, cost_us) == 0;
 }
 
 static void service_user_wake(struct service_user *u, const char *text)

@@ -2,6 +2,7 @@
 #ifndef SERVER_SERVICE_USER_H
 #define SERVER_SERVICE_USER_H
 
+#include "base/pace.h"
 #include "server/service/service_types.h"
 
 /* An answer that the person has given. */
@@ -30,7 +31,7 @@ struct service_user {
     bool is_admitted; /* it has said the password, or none is asked for */
     uint64_t since_us, gone_us;
     uint64_t place; /* SERVICE_WAITING: grows with the order of coming */
-    uint64_t acted_us, credit_us;
+    struct pace says;
     struct list answers; /* of struct service_answer */
     size_t answers_bytes;
     struct list untaken; /* of struct service_message */

@@ -196,15 +196,16 @@ static uint64_t wall_ms(void)
     return 1700000000000 + now_us / 1000;
 }
 
-/* What was appended is durable, and the callbacks have come. */
+/* What was appended is durable, and what follows from that: the journal's thread rests. */
 static void settle(void)
 {
-    if (j != NULL)
+    if (j == NULL)
+        return;
+    do {
         memory_store_settle(j, &loop);
-    if (j != NULL && alarm_of_service.at_us != 0 && alarm_of_service.at_us <= now_us) {
-        alarm_ring(&alarm_of_service);
-        memory_store_settle(j, &loop);
-    }
+        if (alarm_of_service.at_us != 0 && alarm_of_service.at_us <= now_us)
+            alarm_ring(&alarm_of_service);
+    } while (service.keeping->n_writing > 0);
 }
 
 static void begin_process(bool is_kept)
@@ -342,6 +343,7 @@ static void kill_process(void)
     for (size_t i = 0; i < N_PEERS; i++)
         if (was_there[i])
             come_back(i);
+    settle();
 }
 
 static bool nobody_is_told(void)
