@@ -264,7 +264,7 @@ static void give_words_to_agent(void)
 
 static bool has_failed_by_id(void)
 {
-    return store.n_by_id == 1 && alarm_of_rooms.at_us != 0;
+    return alarm_of_rooms.at_us != 0 && store.n_by_id == 1;
 }
 
 /* Where an agent's words cannot be read now they are asked for again, and people wait. */
