@@ -13,24 +13,27 @@ static void lm_disk_info(const struct lm *m, struct cache_info *out)
 {
     const struct lm_disk *d = &m->cache.disk;
     const uint64_t n_read = atomic_load(&m->n_read_tokens);
-    struct kv_disk_usage usage;
+    struct kv_disk_usage usage, states = {0};
 
     out->hit_host_tokens = m->n_host_hits;
     out->hit_disk_tokens = m->n_disk_hits;
     if (!lm_disk_is_open(d))
         return;
     kv_disk_usage(d->store, &usage);
+    if (d->states != NULL)
+        kv_disk_usage(d->states, &states);
     out->disk_pages = usage.n_slots;
     out->disk_pages_used = usage.n_full;
     out->disk_pages_dropped = usage.n_dropped;
     out->disk_written = usage.n_written;
     out->disk_read = usage.n_read;
     out->disk_evicted = usage.n_evicted;
-    out->disk_failed = usage.n_failed;
-    out->disk_broken = usage.n_broken;
+    out->disk_failed = usage.n_failed + states.n_failed;
+    out->disk_broken = usage.n_broken + states.n_broken;
     out->disk_skipped = d->n_unsaved_lost;
-    out->disk_unread = usage.n_unread;
-    (void)snprintf(out->disk_unread_why, sizeof(out->disk_unread_why), "%.127s", usage.unread.text);
+    out->disk_unread = usage.n_unread + states.n_unread;
+    (void)snprintf(out->disk_unread_why, sizeof(out->disk_unread_why), "%.127s",
+                   usage.n_unread > 0 ? usage.unread.text : states.unread.text);
     memcpy(out->missed_tokens, d->n_missed_tokens, sizeof(out->missed_tokens));
     if (n_read > 0)
         out->saved_s =

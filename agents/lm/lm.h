@@ -418,6 +418,8 @@ void lm_snapshots_lay_out(const struct lm *m, const struct lm_clone *c, struct l
 /* Loop, behind a step whose pages are published: the clone's state becomes that behind its tokens,
  * if the step computed any. */
 void lm_snapshots_stepped(struct lm *m, struct lm_clone *c, struct lm_turn *t, uint32_t n_before);
+/* Loop, when the turn ends, before its pages are cut. */
+void lm_snapshots_end(struct lm *m, const struct lm_clone *c, struct lm_turn *t);
 /* Loop: gives back the slots of a step that is not run. */
 void lm_snapshots_drop(struct lm *m, struct lm_turn *t);
 

@@ -479,7 +479,7 @@ static void close_turn(struct lm *m, struct agent_turn *turn)
 {
     struct lm_turn *t = turn->row.turn;
 
-    lm_snapshots_drop(m, t);
+    lm_snapshots_end(m, lm_observe_clone_of(&turn->row), t);
     lm_observe_forget(t);
     lm_cache_end_reading(&m->cache, &lm_observe_clone_of(&turn->row)->pages);
     matcher_close(t->matcher);

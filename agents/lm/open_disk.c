@@ -1,4 +1,4 @@
-/* KV pages on disk: what all pages of a process share, and the folder of a model's name. */
+/* KV pages and snapshots on disk: what all of a process share, and the folder of a model's name. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,16 +15,26 @@ static void read_page(void *arg, int32_t page, void *out)
     transformer_read_page(m->transformer, page, out);
 }
 
+static bool read_state(void *arg, int32_t page, void *out)
+{
+    const struct lm *m = arg;
+    const int32_t slot = m->cache.states.of_pages[page];
+
+    if (slot >= 0)
+        transformer_read_slot(m->transformer, slot, out);
+    return slot >= 0;
+}
+
 /* Without names there is one principal. */
 static const char *only_owner(void *arg, uint64_t salt)
 {
     return salt == 0 ? "" : NULL;
 }
 
-/* All that the contents of any page depend on, beside its principal and its tokens. */
+/* All that the contents of any page or snapshot depend on, beside its principal and its tokens. */
 static enum status bind_pages(struct kv_key *out, const struct lm *m,
-                              const struct agent_config *config, size_t page_bytes,
-                              struct error *err)
+                              const struct agent_config *config, const char *what,
+                              size_t page_bytes, struct error *err)
 {
     char text[240];
     struct sha256 *s;
@@ -33,11 +43,10 @@ static enum status bind_pages(struct kv_key *out, const struct lm *m,
     if (rc != STATUS_OK)
         return rc;
     /* Some ropes depend on the longest context. */
-    (void)snprintf(
-        text, sizeof(text),
-        "kv pages 1: model %s adapter - engine %d backend %s kv %s context %zu bytes %zu",
-        m->file_version, (int)AGENT_ENGINE_REVISION, m->backend->type->name,
-        kv_type_name(config->options.kv_type), config->max_context, page_bytes);
+    (void)snprintf(text, sizeof(text),
+                   "%s 1: model %s adapter - engine %d backend %s kv %s context %zu bytes %zu",
+                   what, m->file_version, (int)AGENT_ENGINE_REVISION, m->backend->type->name,
+                   kv_type_name(config->options.kv_type), config->max_context, page_bytes);
     sha256_add(s, text, strlen(text));
     sha256_take(s, out->bytes);
     sha256_close(s);
@@ -63,6 +72,19 @@ static char *disk_folder_of(const struct agent_options *o, const char *name)
     return out;
 }
 
+/* Snapshots have half of the bytes, and files of their own. */
+static enum status share_disk(struct lm_disk_config *disk, const struct lm *m,
+                              const struct agent_config *config, const char *folder,
+                              struct error *err)
+{
+    disk->states = disk->store;
+    disk->states.folder = folder;
+    disk->states.page_bytes = transformer_slot_bytes(m->transformer);
+    disk->states.size_bytes /= 2;
+    disk->store.size_bytes -= disk->states.size_bytes;
+    return bind_pages(&disk->states.binding, m, config, "states", disk->states.page_bytes, err);
+}
+
 enum status lm_open_disk(struct lm *m, const struct agent_config *config, struct error *err)
 {
     const struct agent_options *o = &config->options;
@@ -75,16 +97,16 @@ enum status lm_open_disk(struct lm *m, const struct agent_config *config, struct
         .owner = config->owner_name != NULL ? config->owner_name : only_owner,
         .owner_arg = config->owner_arg,
         .read_page = read_page,
-        .read_page_arg = m,
+        .read_state = read_state,
+        .read_arg = m,
         .n_pages = m->cache.n_pages,
         .n_entries = m->cache.n_pages,
     };
-    char *folder = NULL;
+    size_t states_room;
+    char *folder, *states;
     enum status rc;
 
-    /* Pages of a model with recurrent state are of use only with its snapshots, which are not on
-     * disk. */
-    if (o->kv_disk_bytes == 0 || m->cache.prefixes == NULL || lm_states_are_kept(&m->cache.states))
+    if (o->kv_disk_bytes == 0 || m->cache.prefixes == NULL)
         return STATUS_OK;
     if (disk.store.page_bytes == 0)
         return error_set(err, STATUS_UNIMPLEMENTED,
@@ -93,13 +115,18 @@ enum status lm_open_disk(struct lm *m, const struct agent_config *config, struct
                          m->backend->type->name);
     if (m->cache.host_pages != NULL)
         disk.n_entries += kv_host_pages_n(m->cache.host_pages);
-    rc = bind_pages(&disk.store.binding, m, config, disk.store.page_bytes, err);
-    if (rc == STATUS_OK) {
-        folder = disk_folder_of(o, config->name == NULL || *config->name == '\0' ? "model"
-                                                                                 : config->name);
-        disk.store.folder = folder;
+    folder =
+        disk_folder_of(o, config->name == NULL || *config->name == '\0' ? "model" : config->name);
+    states_room = strlen(folder) + sizeof("/states");
+    states = xalloc(states_room);
+    (void)snprintf(states, states_room, "%s/states", folder); /* it fits */
+    disk.store.folder = folder;
+    rc = bind_pages(&disk.store.binding, m, config, "kv pages", disk.store.page_bytes, err);
+    if (rc == STATUS_OK && lm_states_are_kept(&m->cache.states))
+        rc = share_disk(&disk, m, config, states, err);
+    if (rc == STATUS_OK)
         rc = lm_disk_open(&m->cache.disk, &disk, err);
-    }
+    free(states);
     free(folder);
     return rc == STATUS_OK ? rc : error_prefix(err, "--kv-disk");
 }

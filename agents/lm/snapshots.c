@@ -133,7 +133,8 @@ void lm_snapshots_lay_out(const struct lm *m, const struct lm_clone *c, struct l
 }
 
 /* Makes the slot the snapshot behind at tokens. */
-static void leave_snapshot(struct lm *m, const struct lm_clone *c, uint32_t at, int32_t slot)
+static void leave_snapshot(struct lm *m, const struct lm_clone *c, uint32_t at, int32_t slot,
+                           bool stays)
 {
     const struct kv_seq *kv = &c->pages.kv;
     const int32_t page = kv->pages[at / KV_PAGE_TOKENS - 1];
@@ -143,9 +144,12 @@ static void leave_snapshot(struct lm *m, const struct lm_clone *c, uint32_t at, 
     lm_states_attach(
         &m->cache.states, page, slot,
         at - (uint32_t)lm_states_resume_point(&m->cache.states, kv, at - KV_PAGE_TOKENS));
+    if (stays)
+        lm_disk_snapshot_made(&m->cache.disk, page);
 }
 
-/* Behind whole pages of a reply: the snapshot replaces the one that the reply left before. */
+/* Behind whole pages of a reply: the snapshot replaces the one that the reply left before. The last
+ * one goes to disk. */
 static void roll(struct lm *m, struct lm_clone *c, struct lm_turn *t)
 {
     struct lm_snapshots *s = &t->snapshots;
@@ -155,8 +159,20 @@ static void roll(struct lm *m, struct lm_clone *c, struct lm_turn *t)
         return;
     if (s->rolled > 0 && s->rolled % SNAPSHOT_EVERY != 0)
         lm_states_detach(&m->cache.states, c->pages.kv.pages[s->rolled / KV_PAGE_TOKENS - 1]);
-    leave_snapshot(m, c, at, c->pages.state);
+    leave_snapshot(m, c, at, c->pages.state, false);
     s->rolled = at;
+}
+
+void lm_snapshots_end(struct lm *m, const struct lm_clone *c, struct lm_turn *t)
+{
+    const uint32_t n = t->snapshots.rolled / KV_PAGE_TOKENS;
+    const struct kv_seq *kv = &c->pages.kv;
+
+    lm_snapshots_drop(m, t);
+    if (n == 0 || n > kv->n_pages || m->cache.states.of_pages[kv->pages[n - 1]] < 0)
+        return;
+    lm_disk_snapshot_made(&m->cache.disk, kv->pages[n - 1]);
+    lm_disk_write(&m->cache.disk);
 }
 
 void lm_snapshots_stepped(struct lm *m, struct lm_clone *c, struct lm_turn *t, uint32_t n_before)
@@ -174,9 +190,9 @@ void lm_snapshots_stepped(struct lm *m, struct lm_clone *c, struct lm_turn *t, u
     c->pages.state = s->next;
     s->next = KV_NO_SLOT;
     for (uint32_t i = 0; i < s->n_marks && s->marks[i].at < n_tokens; i++)
-        leave_snapshot(m, c, s->marks[i].at, s->marks[i].slot);
+        leave_snapshot(m, c, s->marks[i].at, s->marks[i].slot, true);
     if (n_tokens == next_place(s, c->pages.junction, n_tokens - 1))
-        leave_snapshot(m, c, n_tokens, c->pages.state);
+        leave_snapshot(m, c, n_tokens, c->pages.state, true);
     else
         roll(m, c, t);
     if (c->pages.junction <= n_tokens)

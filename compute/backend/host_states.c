@@ -67,6 +67,12 @@ void host_states_read(struct backend *b, const struct states *s, int32_t slot, f
     memcpy(out, s->data + (size_t)slot * s->slot_floats, s->slot_floats * sizeof(*out));
 }
 
+void host_states_write(struct backend *b, struct states *s, int32_t slot, const float *from)
+{
+    assert(slot >= 0 && (size_t)slot < s->n_slots);
+    memcpy(s->data + (size_t)slot * s->slot_floats, from, s->slot_floats * sizeof(*from));
+}
+
 float *host_states_tail(const struct states *s, size_t layer, int32_t slot)
 {
     assert(slot >= STATES_NONE && (slot < 0 || (size_t)slot < s->n_slots));

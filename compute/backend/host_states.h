@@ -15,6 +15,7 @@ enum status host_states_open(struct backend *b, const struct states_shape *shape
                              struct states **out, struct error *err) MUST_CHECK;
 void host_states_close(struct backend *b, struct states *s);
 void host_states_read(struct backend *b, const struct states *s, int32_t slot, float *out);
+void host_states_write(struct backend *b, struct states *s, int32_t slot, const float *from);
 
 /* A layer's rows before the next token [n_taps - 1][width], and its matrices; NULL for
  * STATES_NONE. */

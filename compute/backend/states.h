@@ -96,8 +96,11 @@ struct state_ops {
     void (*recur)(struct backend *b, struct states *s, size_t layer, const struct recurrence *how,
                   const struct buffer *x, const struct buffer *gates, const struct state_row *rows,
                   size_t n_rows, struct buffer *out);
-    /* Copies a slot to host memory [states_floats], for tests; the caller has synced. */
+    /* Copies a slot to host memory [states_floats]. Any one thread, also during a step that does
+     * not write the slot; the caller has synced behind the step that wrote it. */
     void (*read)(struct backend *b, const struct states *s, int32_t slot, float *out);
+    /* What read gave, into a slot. */
+    void (*write)(struct backend *b, struct states *s, int32_t slot, const float *from);
 };
 
 extern const struct state_ops ref_state_ops, cpu_state_ops;

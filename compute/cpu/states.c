@@ -203,4 +203,5 @@ const struct state_ops cpu_state_ops = {
     .gates = cpu_state_gates,
     .recur = cpu_state_recur,
     .read = host_states_read,
+    .write = host_states_write,
 };

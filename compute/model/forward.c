@@ -1,4 +1,5 @@
 /* One call of a transformer: copies of pages, then the rows, together or in micro-batches. */
+#include "compute/backend/states.h"
 #include "compute/model/micro_batches.h"
 #include "compute/model/rows.h"
 #include "compute/model/state.h"
@@ -14,6 +15,8 @@ static void run_copy(struct transformer *m, const struct kv_copy *c)
         op->kv_reload(m->backend, m->kv, c->from, c->to);
     else if (c->way == KV_WRITE)
         op->kv_write(m->backend, m->kv, c->to, c->image);
+    else if (c->way == KV_WRITE_STATE)
+        op->state->write(m->backend, m->states, c->to, c->image);
     else
         op->kv_copy(m->backend, m->kv, c->from, c->to);
 }

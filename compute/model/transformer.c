@@ -50,6 +50,11 @@ void transformer_read_page(const struct transformer *m, int32_t page, void *out)
     m->backend->type->kv_read(m->kv, page, out);
 }
 
+void transformer_read_slot(const struct transformer *m, int32_t slot, void *out)
+{
+    m->backend->type->state->read(m->backend, m->states, slot, out);
+}
+
 static enum status model_open_device(struct transformer *m, struct error *err)
 {
     enum status rc = state_open_device(m, err);

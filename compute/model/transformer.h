@@ -40,6 +40,9 @@ size_t transformer_image_bytes(const struct transformer *m);
 /* The page as KV_WRITE takes it back, on a backend of the same type and model. Any one thread, also
  * during a call that does not write the page. */
 void transformer_read_page(const struct transformer *m, int32_t page, void *out);
+/* The same of a slot of recurrent state [transformer_slot_bytes], as KV_WRITE_STATE takes it back.
+ */
+void transformer_read_slot(const struct transformer *m, int32_t slot, void *out);
 
 /* Copies pages first, in the order given, then runs all rows. Sums over rows stay within the
  * config's bounds (asserted). On failure no row has run, and the pages and slots that this call

@@ -163,4 +163,5 @@ const struct state_ops ref_state_ops = {
     .gates = ref_state_gates,
     .recur = ref_state_recur,
     .read = host_states_read,
+    .write = host_states_write,
 };

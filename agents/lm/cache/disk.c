@@ -15,6 +15,8 @@ enum {
     BUFFERS = 4,
     READ_BYTES = 256 << 20, /* at most, of pages that were read and are in no step yet */
     LEAST_READS = 8,
+    STATE_BUFFERS = 1, /* a state has megabytes */
+    STATE_READS = 2,
     CLOSE_BYTES = 64 << 20, /* that are still written, */
     CLOSE_MS = 3000,        /* and for so long at most */
 };
@@ -25,6 +27,7 @@ enum status lm_disk_open(struct lm_disk *d, const struct lm_disk_config *config,
 
     *d = (struct lm_disk){.config = *config};
     list_init(&d->unsaved);
+    list_init(&d->unsaved_states);
     list_init(&d->waiters);
     if (config->store.size_bytes == 0)
         return STATUS_OK;
@@ -40,26 +43,43 @@ enum status lm_disk_open(struct lm_disk *d, const struct lm_disk_config *config,
     rc = sha256_open(&d->sha, err);
     if (rc == STATUS_OK)
         rc = kv_disk_open(&d->store, &d->config.store, err);
+    d->config.states.n_buffers = STATE_BUFFERS;
+    d->config.states.n_reads = STATE_READS;
+    if (rc == STATUS_OK && config->states.size_bytes > 0)
+        rc = kv_disk_open(&d->states, &d->config.states, err);
     return rc;
+}
+
+/* Waits for both stores; whether all writes were well. */
+static bool disk_settle(struct lm_disk *d)
+{
+    struct kv_disk *const stores[] = {d->store, d->states};
+    struct kv_disk_usage usage;
+    bool is_well = true;
+
+    for (size_t i = 0; i < 2 && stores[i] != NULL; i++) {
+        kv_disk_settle(stores[i]);
+        kv_disk_usage(stores[i], &usage);
+        is_well = is_well && usage.n_failed == 0;
+    }
+    return is_well;
 }
 
 void lm_disk_flush(struct lm_disk *d)
 {
     const uint64_t until_ms = clock_ms() + CLOSE_MS;
-    size_t left_bytes = CLOSE_BYTES;
+    const size_t round_bytes =
+        BUFFERS * d->config.store.page_bytes + STATE_BUFFERS * d->config.states.page_bytes;
+    size_t n_bytes = 0;
 
     if (d->is_flushed)
         return;
     d->is_flushed = true;
-    while (d->store != NULL && !list_is_empty(&d->unsaved) && clock_ms() < until_ms &&
-           left_bytes >= BUFFERS * d->config.store.page_bytes) {
-        struct kv_disk_usage usage;
-
+    while (d->store != NULL && !(list_is_empty(&d->unsaved) && list_is_empty(&d->unsaved_states)) &&
+           clock_ms() < until_ms && n_bytes < CLOSE_BYTES) {
         lm_disk_write(d);
-        kv_disk_settle(d->store);
-        left_bytes -= BUFFERS * d->config.store.page_bytes;
-        kv_disk_usage(d->store, &usage);
-        if (usage.n_failed > 0)
+        n_bytes += round_bytes;
+        if (!disk_settle(d))
             break; /* the disk may be full */
     }
 }
@@ -68,10 +88,11 @@ void lm_disk_close(struct lm_disk *d)
 {
     lm_disk_flush(d);
     kv_disk_close(d->store);
+    kv_disk_close(d->states);
     if (d->sha != NULL)
         sha256_close(d->sha);
     free(d->pages);
-    d->store = NULL;
+    d->store = d->states = NULL;
     d->sha = NULL;
     d->pages = NULL;
 }
@@ -97,14 +118,13 @@ static struct lm_disk_page disk_root(const struct lm_disk *d, uint64_t salt)
     return root;
 }
 
-static struct lm_disk_page disk_before(const struct lm_disk *d, int32_t parent, uint64_t salt)
+struct lm_disk_page lm_disk_before(const struct lm_disk *d, int32_t parent, uint64_t salt)
 {
     return parent < 0 ? disk_root(d, salt) : d->pages[parent];
 }
 
-/* The page with these ids behind that one. */
-static struct lm_disk_page disk_behind(const struct lm_disk *d, const struct lm_disk_page *before,
-                                       const int32_t *ids)
+struct lm_disk_page lm_disk_behind(const struct lm_disk *d, const struct lm_disk_page *before,
+                                   const int32_t *ids)
 {
     struct lm_disk_page p = {.owner = before->owner, .is_kept = before->is_kept};
 
@@ -118,9 +138,15 @@ static struct lm_disk_page disk_behind(const struct lm_disk *d, const struct lm_
     return p;
 }
 
-static enum kv_disk_state disk_look(const struct lm_disk *d, const struct lm_disk_page *p)
+enum kv_disk_state lm_disk_look(const struct lm_disk *d, const struct lm_disk_page *p)
 {
     return p->is_kept ? kv_disk_look(d->store, &p->key, p->ids) : KV_DISK_ABSENT;
+}
+
+enum kv_disk_state lm_disk_look_state(const struct lm_disk *d, const struct lm_disk_page *p)
+{
+    return p->is_kept && d->states != NULL ? kv_disk_look(d->states, &p->key, p->ids)
+                                           : KV_DISK_ABSENT;
 }
 
 /* --- writing --- */
@@ -130,7 +156,7 @@ static struct lm_disk_page *disk_note(struct lm_disk *d, const struct lm_disk_pa
 {
     struct lm_disk_page *p = &d->pages[page];
 
-    assert(!link_is_on(&p->link));
+    assert(!link_is_on(&p->link) && !link_is_on(&p->state_link));
     *p = *of;
     if (p->is_kept)
         kv_traces_add(kv_disk_traces(d->store), p->trace, p->owner, false);
@@ -144,10 +170,10 @@ void lm_disk_published(struct lm_disk *d, int32_t parent, uint64_t salt, const i
 
     if (d->store == NULL)
         return;
-    before = disk_before(d, parent, salt);
-    of = disk_behind(d, &before, ids);
+    before = lm_disk_before(d, parent, salt);
+    of = lm_disk_behind(d, &before, ids);
     p = disk_note(d, &of, page);
-    if (p->is_kept && disk_look(d, p) == KV_DISK_ABSENT)
+    if (p->is_kept && lm_disk_look(d, p) == KV_DISK_ABSENT)
         list_push(&d->unsaved, &p->link);
 }
 
@@ -156,33 +182,74 @@ void lm_disk_moved(struct lm_disk *d, int32_t from, int32_t to)
     if (d->store == NULL)
         return;
     assert(!link_is_on(&d->pages[from].link) && !link_is_on(&d->pages[to].link));
+    assert(!link_is_on(&d->pages[from].state_link) && !link_is_on(&d->pages[to].state_link));
     d->pages[to] = d->pages[from];
 }
 
-/* Gives the store the page; false: it takes none now. */
-static bool disk_save(struct lm_disk *d, int32_t page)
+void lm_disk_snapshot_made(struct lm_disk *d, int32_t page)
 {
-    const struct lm_disk_page *p = &d->pages[page];
+    struct lm_disk_page *p;
+
+    if (d->states == NULL)
+        return;
+    p = &d->pages[page];
+    if (p->is_kept && !link_is_on(&p->state_link) && lm_disk_look_state(d, p) == KV_DISK_ABSENT)
+        list_push(&d->unsaved_states, &p->state_link);
+}
+
+static struct kv_slab_page slab_page_of(const struct lm_disk_page *p)
+{
     struct kv_slab_page out = {.key = p->key, .owner = p->owner, .trace = p->trace};
+
+    memcpy(out.ids, p->ids, sizeof(out.ids));
+    return out;
+}
+
+/* Gives the store the page; false: it takes none now. */
+static bool disk_save(struct lm_disk *d, const struct lm_disk_page *p)
+{
+    const struct kv_slab_page out = slab_page_of(p);
     void *buffer;
 
-    if (disk_look(d, p) != KV_DISK_ABSENT)
+    if (lm_disk_look(d, p) != KV_DISK_ABSENT)
         return true; /* another page with the same contents was written */
     buffer = kv_disk_buffer(d->store);
     if (buffer == NULL)
         return false;
-    memcpy(out.ids, p->ids, sizeof(out.ids));
-    d->config.read_page(d->config.read_page_arg, page, buffer);
+    d->config.read_page(d->config.read_arg, (int32_t)(p - d->pages), buffer);
     kv_disk_write(d->store, &out, buffer);
+    return true;
+}
+
+/* The same of the snapshot behind the page. */
+static bool disk_save_state(struct lm_disk *d, const struct lm_disk_page *p)
+{
+    const struct kv_slab_page out = slab_page_of(p);
+    void *buffer;
+
+    if (lm_disk_look_state(d, p) != KV_DISK_ABSENT)
+        return true;
+    buffer = kv_disk_buffer(d->states);
+    if (buffer == NULL)
+        return false;
+    if (d->config.read_state(d->config.read_arg, (int32_t)(p - d->pages), buffer))
+        kv_disk_write(d->states, &out, buffer);
     return true;
 }
 
 void lm_disk_forgotten(struct lm_disk *d, int32_t page, bool can_read)
 {
-    if (d->store == NULL || !link_is_on(&d->pages[page].link))
+    struct lm_disk_page *p;
+
+    if (d->store == NULL)
         return;
-    list_remove(&d->pages[page].link);
-    if (!can_read || !disk_save(d, page))
+    p = &d->pages[page];
+    if (link_is_on(&p->state_link))
+        list_remove(&p->state_link);
+    if (!link_is_on(&p->link))
+        return;
+    list_remove(&p->link);
+    if (!can_read || !disk_save(d, p))
         d->n_unsaved_lost++;
 }
 
@@ -190,13 +257,12 @@ void lm_disk_write(struct lm_disk *d)
 {
     struct link *l;
 
-    while (d->store != NULL && (l = list_first(&d->unsaved)) != NULL) {
-        const struct lm_disk_page *p = container_of(l, struct lm_disk_page, link);
-
-        if (!disk_save(d, (int32_t)(p - d->pages)))
-            return;
+    while (d->store != NULL && (l = list_first(&d->unsaved)) != NULL &&
+           disk_save(d, container_of(l, struct lm_disk_page, link)))
         list_remove(l);
-    }
+    while (d->states != NULL && (l = list_first(&d->unsaved_states)) != NULL &&
+           disk_save_state(d, container_of(l, struct lm_disk_page, state_link)))
+        list_remove(l);
 }
 
 /* --- reading --- */
@@ -208,9 +274,9 @@ bool lm_disk_has_read(struct lm_disk_page *out, const struct lm_disk *d, int32_t
 
     if (d->store == NULL || d->n_readers == 0)
         return false;
-    before = disk_before(d, parent, salt);
-    *out = disk_behind(d, &before, ids);
-    return disk_look(d, out) == KV_DISK_READ;
+    before = lm_disk_before(d, parent, salt);
+    *out = lm_disk_behind(d, &before, ids);
+    return lm_disk_look(d, out) == KV_DISK_READ;
 }
 
 const void *lm_disk_take(struct lm_disk *d, const struct lm_disk_page *read, int32_t page)
@@ -218,6 +284,11 @@ const void *lm_disk_take(struct lm_disk *d, const struct lm_disk_page *read, int
     const struct lm_disk_page *p = disk_note(d, read, page);
 
     return kv_disk_take(d->store, &p->key, p->ids);
+}
+
+const void *lm_disk_take_state(struct lm_disk *d, const struct lm_disk_page *read)
+{
+    return kv_disk_take(d->states, &read->key, read->ids);
 }
 
 bool lm_disk_read_ahead(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids,
@@ -228,12 +299,12 @@ bool lm_disk_read_ahead(struct lm_disk *d, int32_t parent, uint64_t salt, const 
 
     if (d->store == NULL || n_pages == 0)
         return false;
-    p = disk_before(d, parent, salt);
+    p = lm_disk_before(d, parent, salt);
     for (size_t i = 0; i < n_pages; i++, ids += KV_PAGE_TOKENS) {
         enum kv_disk_state state;
 
-        p = disk_behind(d, &p, ids);
-        state = disk_look(d, &p);
+        p = lm_disk_behind(d, &p, ids);
+        state = lm_disk_look(d, &p);
         if (state == KV_DISK_STORED && kv_disk_read(d->store, &p.key, p.ids))
             state = KV_DISK_READING;
         is_reading = is_reading || state == KV_DISK_READING;
@@ -241,6 +312,21 @@ bool lm_disk_read_ahead(struct lm_disk *d, int32_t parent, uint64_t salt, const 
             break;
     }
     return is_reading;
+}
+
+bool lm_disk_read_state(struct lm_disk *d, const struct lm_disk_page *p)
+{
+    const enum kv_disk_state state = lm_disk_look_state(d, p);
+
+    return state == KV_DISK_READING ||
+           (state == KV_DISK_STORED && kv_disk_read(d->states, &p->key, p->ids));
+}
+
+void lm_disk_forget_reads(struct lm_disk *d)
+{
+    kv_disk_forget_reads(d->store);
+    if (d->states != NULL)
+        kv_disk_forget_reads(d->states);
 }
 
 void lm_disk_count_misses(struct lm_disk *d, int32_t parent, uint64_t salt, const int32_t *ids,
@@ -251,23 +337,30 @@ void lm_disk_count_misses(struct lm_disk *d, int32_t parent, uint64_t salt, cons
 
     if (d->store == NULL || n_pages == 0)
         return;
-    p = disk_before(d, parent, salt);
+    p = lm_disk_before(d, parent, salt);
     for (size_t i = 0; i < n_pages; i++, ids += KV_PAGE_TOKENS) {
         if (is_lost || !p.is_kept)
             p.trace = kv_trace(p.trace, ids); /* the key is not needed */
         else
-            p = disk_behind(d, &p, ids);
-        is_lost = is_lost || disk_look(d, &p) == KV_DISK_ABSENT;
+            p = lm_disk_behind(d, &p, ids);
+        is_lost = is_lost || lm_disk_look(d, &p) == KV_DISK_ABSENT;
         if (is_lost)
             d->n_missed_tokens[kv_traces_why(kv_disk_traces(d->store), p.trace, p.owner)] +=
                 KV_PAGE_TOKENS;
     }
 }
 
+static bool disk_has_ended(const struct lm_disk *d, const struct lm_disk_waiter *w)
+{
+    return w->until <= kv_disk_n_ended(d->store) &&
+           (d->states == NULL || w->until_states <= kv_disk_n_ended(d->states));
+}
+
 bool lm_disk_wait(struct lm_disk *d, struct lm_disk_waiter *w)
 {
     w->until = kv_disk_n_begun(d->store);
-    if (w->until == kv_disk_n_ended(d->store))
+    w->until_states = d->states == NULL ? 0 : kv_disk_n_begun(d->states);
+    if (disk_has_ended(d, w))
         return false; /* nothing would call it */
     list_push(&d->waiters, &w->link);
     return true;
@@ -276,14 +369,18 @@ bool lm_disk_wait(struct lm_disk *d, struct lm_disk_waiter *w)
 void lm_disk_woken(struct lm_disk *d)
 {
     struct list ready;
-    struct link *l;
+    struct link *l, *next;
 
     if (d->store == NULL)
         return;
     kv_disk_collect(d->store);
+    if (d->states != NULL)
+        kv_disk_collect(d->states);
     list_init(&ready);
-    while ((l = list_first(&d->waiters)) != NULL &&
-           container_of(l, struct lm_disk_waiter, link)->until <= kv_disk_n_ended(d->store)) {
+    for (l = list_first(&d->waiters); l != NULL; l = next) {
+        next = list_next(&d->waiters, l);
+        if (!disk_has_ended(d, container_of(l, struct lm_disk_waiter, link)))
+            continue;
         list_remove(l);
         list_push(&ready, l);
     }
@@ -299,4 +396,6 @@ void lm_disk_stepped(struct lm_disk *d)
 {
     if (d->store != NULL)
         kv_disk_release(d->store);
+    if (d->states != NULL)
+        kv_disk_release(d->states);
 }

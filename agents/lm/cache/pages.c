@@ -328,42 +328,141 @@ void lm_cache_invalidate(struct lm_cache *cache)
     cache->is_invalidating = false;
 }
 
-/* As lm_cache_find, of a model with recurrent state: pages are taken only up to the last snapshot.
- * How far they went beyond it is remembered, since the clone leaves a snapshot there. */
-static void cache_find_state(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
-                             size_t n_ids)
-{
-    const size_t begin = p->kv.n_tokens / KV_PAGE_TOKENS;
-    struct error ignored;
-    size_t n_found = begin, n_taken = begin;
-    int32_t parent, page, slot = KV_NO_SLOT;
+/* Where a clone of a model with recurrent state goes on: behind pages in memory, then pages from
+ * disk, up to the last snapshot. All are numbers of pages. */
+struct state_plan {
+    size_t begin, n_memory; /* the clone's, and with those in memory */
+    size_t n_taken;         /* up to the snapshot; begin: there is none */
+    int32_t parent;         /* the last page in memory; -1: there is none */
+    int32_t holder;         /* the page of the snapshot in memory; -1: it is on disk */
+    struct lm_disk_page at; /* else the page of the snapshot on disk */
+};
 
-    if (cache->prefixes == NULL || !cache_has_parent(cache, p, begin, &parent))
-        return;
-    for (; (n_found + 1) * KV_PAGE_TOKENS < n_ids; n_found++, parent = page) {
-        page = prefix_cache_find(cache->prefixes, parent, p->salt, ids + n_found * KV_PAGE_TOKENS);
+enum plan_disk { PLAN_NO_DISK, PLAN_READ, PLAN_STORED }; /* what counts as there: what was read */
+
+static bool plan_has(enum kv_disk_state state, enum plan_disk disk)
+{
+    return state == KV_DISK_READ ||
+           (disk == PLAN_STORED && (state == KV_DISK_STORED || state == KV_DISK_READING));
+}
+
+/* Goes on where pages in memory end. No more pages than may be on their way at once. */
+static void plan_from_disk(struct state_plan *plan, const struct lm_cache *cache,
+                           const struct lm_clone_pages *p, const int32_t *ids, size_t n_ids,
+                           enum plan_disk disk)
+{
+    const struct lm_disk *d = &cache->disk;
+    struct lm_disk_page at = lm_disk_before(d, plan->parent, p->salt);
+
+    for (size_t i = plan->n_memory; (i + 1) * KV_PAGE_TOKENS < n_ids; i++) {
+        at = lm_disk_behind(d, &at, ids + i * KV_PAGE_TOKENS);
+        if (i - plan->n_memory == d->config.store.n_reads || !plan_has(lm_disk_look(d, &at), disk))
+            break;
+        if (!plan_has(lm_disk_look_state(d, &at), disk))
+            continue;
+        plan->n_taken = i + 1;
+        plan->holder = -1;
+        plan->at = at;
+    }
+}
+
+/* False: nothing can be found behind the clone's pages. */
+static bool plan_states(struct state_plan *plan, const struct lm_cache *cache,
+                        const struct lm_clone_pages *p, const int32_t *ids, size_t n_ids,
+                        enum plan_disk disk)
+{
+    size_t i = p->kv.n_tokens / KV_PAGE_TOKENS;
+    int32_t page;
+
+    *plan = (struct state_plan){.begin = i, .n_taken = i, .holder = -1};
+    if (cache->prefixes == NULL || !cache_has_parent(cache, p, i, &plan->parent))
+        return false;
+    if (!lm_disk_is_open(&cache->disk))
+        disk = PLAN_NO_DISK;
+    for (; (i + 1) * KV_PAGE_TOKENS < n_ids; i++, plan->parent = page) {
+        page = prefix_cache_find(cache->prefixes, plan->parent, p->salt, ids + i * KV_PAGE_TOKENS);
         if (page < 0)
             break;
         if (cache->states.of_pages[page] >= 0) {
-            n_taken = n_found + 1;
-            slot = page;
+            plan->n_taken = i + 1;
+            plan->holder = page;
+        } else if (disk != PLAN_NO_DISK &&
+                   plan_has(lm_disk_look_state(&cache->disk, &cache->disk.pages[page]), disk)) {
+            plan->n_taken = i + 1;
+            plan->holder = -1;
+            plan->at = cache->disk.pages[page];
         }
     }
-    if (n_found * KV_PAGE_TOKENS > p->kv.n_tokens && n_found > n_taken)
-        p->junction = (uint32_t)(n_found * KV_PAGE_TOKENS);
+    plan->n_memory = i;
+    if (disk != PLAN_NO_DISK)
+        plan_from_disk(plan, cache, p, ids, n_ids, disk);
+    return true;
+}
+
+/* The next step writes the snapshot, which was read from disk, to the slot, which the caller holds.
+ * It becomes that of the clone's last page. */
+static bool cache_write_state(struct lm_cache *cache, const struct lm_clone_pages *p,
+                              const struct lm_disk_page *read, int32_t slot)
+{
+    const size_t n = p->kv.n_tokens / KV_PAGE_TOKENS;
+
+    if (!lm_cache_grow_copies(cache))
+        return false;
+    cache->copies[cache->n_copies++] =
+        (struct kv_copy){.from = -1,
+                         .to = slot,
+                         .way = KV_WRITE_STATE,
+                         .image = lm_disk_take_state(&cache->disk, read)};
+    lm_states_attach(
+        &cache->states, p->kv.pages[n - 1], slot,
+        (uint32_t)(n * KV_PAGE_TOKENS -
+                   lm_states_resume_point(&cache->states, &p->kv, (n - 1) * KV_PAGE_TOKENS)));
+    return true;
+}
+
+/* As lm_cache_find, of a model with recurrent state: pages are taken only up to the last snapshot.
+ * How far they went beyond it is remembered, since the clone leaves a snapshot there. */
+static void cache_find_state(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
+                             size_t n_ids, bool may_reload, size_t n_before, struct lm_found *found)
+{
+    const uint32_t n_own = p->kv.n_tokens;
+    struct error ignored;
+    struct state_plan plan;
+    uint32_t n_disk = 0;
+    int32_t parent, page, slot;
+    bool is_taken = true;
+    size_t i;
+
+    if (!plan_states(&plan, cache, p, ids, n_ids,
+                     may_reload && cache->disk.n_readers > 0 ? PLAN_READ : PLAN_NO_DISK))
+        return;
+    if (plan.n_memory > plan.n_taken && plan.n_memory * KV_PAGE_TOKENS > p->kv.n_tokens)
+        p->junction = (uint32_t)(plan.n_memory * KV_PAGE_TOKENS);
+    if (plan.n_taken == plan.begin)
+        return;
+    slot = plan.holder >= 0 ? lm_states_begin_at(&cache->states, plan.holder)
+                            : lm_states_take(&cache->states); /* held before pages are taken */
     if (slot < 0)
         return;
-    slot = lm_states_begin_at(&cache->states, slot); /* held before pages are taken */
-    for (size_t i = begin; i < n_taken; i++) {
+    for (i = plan.begin; i < plan.n_taken && is_taken; i++) {
         (void)cache_has_parent(cache, p, i, &parent);
         page = prefix_cache_find(cache->prefixes, parent, p->salt, ids + i * KV_PAGE_TOKENS);
-        if (kv_seq_adopt(cache->pages, &p->kv, page, &ignored) == STATUS_OK)
-            continue;
-        kv_slot_drop(cache->states.slots, slot); /* no memory for the page table */
-        if (i > begin)                           /* else it is as it was */
+        if (page >= 0) {
+            is_taken = kv_seq_adopt(cache->pages, &p->kv, page, &ignored) == STATUS_OK;
+        } else {
+            is_taken = cache_write(cache, p, parent, ids + i * KV_PAGE_TOKENS);
+            n_disk += i * KV_PAGE_TOKENS >= n_before ? KV_PAGE_TOKENS : 0;
+        }
+    }
+    if (is_taken && plan.holder < 0)
+        is_taken = cache_write_state(cache, p, &plan.at, slot);
+    if (!is_taken) { /* no memory, or no page is free */
+        kv_slot_drop(cache->states.slots, slot);
+        if (p->kv.n_tokens != n_own) /* else it is as it was */
             clone_go_back(p, cache, p->kv.n_tokens);
         return;
     }
+    found->n_disk += n_disk;
     kv_slot_drop(cache->states.slots, p->state);
     p->state = slot;
 }
@@ -377,7 +476,7 @@ void lm_cache_find(struct lm_cache *cache, struct lm_clone_pages *p, const int32
     size_t i;
 
     if (lm_states_are_kept(&cache->states)) {
-        cache_find_state(cache, p, ids, n_ids);
+        cache_find_state(cache, p, ids, n_ids, may_reload, n_before, found);
         return;
     }
     while (cache->prefixes != NULL) {
@@ -401,6 +500,28 @@ void lm_cache_find(struct lm_cache *cache, struct lm_clone_pages *p, const int32
     }
 }
 
+/* As lm_cache_read_ahead, of a model with recurrent state: the pages up to the last snapshot, and
+ * that. *ret_n, *ret_parent: what is in memory. */
+static bool cache_read_state_ahead(struct lm_cache *cache, const struct lm_clone_pages *p,
+                                   const int32_t *ids, size_t n_ids, size_t *ret_n,
+                                   int32_t *ret_parent)
+{
+    struct state_plan plan;
+    bool is_reading = false;
+
+    if (!plan_states(&plan, cache, p, ids, n_ids, PLAN_STORED))
+        return false;
+    *ret_n = plan.n_memory;
+    *ret_parent = plan.parent;
+    if (plan.n_taken == plan.begin || plan.holder >= 0)
+        return false;
+    if (plan.n_taken > plan.n_memory)
+        is_reading =
+            lm_disk_read_ahead(&cache->disk, plan.parent, p->salt,
+                               ids + plan.n_memory * KV_PAGE_TOKENS, plan.n_taken - plan.n_memory);
+    return lm_disk_read_state(&cache->disk, &plan.at) || is_reading;
+}
+
 bool lm_cache_read_ahead(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
                          size_t n_ids, bool is_first)
 {
@@ -411,16 +532,19 @@ bool lm_cache_read_ahead(struct lm_cache *cache, struct lm_clone_pages *p, const
     if (!lm_disk_is_open(&cache->disk) || n_ids == 0 || !cache_has_parent(cache, p, i, &parent))
         return false;
     n = (n_ids - 1) / KV_PAGE_TOKENS;
-    /* host pages, which reserve reloads */
-    for (; i < n; i++, parent = page) {
-        page = prefix_cache_find(cache->prefixes, parent, p->salt, ids + i * KV_PAGE_TOKENS);
-        if (page < 0)
-            break;
+    if (lm_states_are_kept(&cache->states)) {
+        is_reading = cache_read_state_ahead(cache, p, ids, n_ids, &i, &parent);
+    } else {
+        /* host pages, which reserve reloads */
+        for (; i < n; i++, parent = page) {
+            page = prefix_cache_find(cache->prefixes, parent, p->salt, ids + i * KV_PAGE_TOKENS);
+            if (page < 0)
+                break;
+        }
+        is_reading = i < n && lm_disk_read_ahead(&cache->disk, parent, p->salt,
+                                                 ids + i * KV_PAGE_TOKENS, n - i);
     }
-    if (i >= n)
-        return false;
-    is_reading = lm_disk_read_ahead(&cache->disk, parent, p->salt, ids + i * KV_PAGE_TOKENS, n - i);
-    if (is_first)
+    if (is_first && i < n)
         lm_disk_count_misses(&cache->disk, parent, p->salt, ids + i * KV_PAGE_TOKENS, n - i);
     if (is_reading && !p->reads_disk) {
         p->reads_disk = true;
@@ -435,7 +559,7 @@ void lm_cache_end_reading(struct lm_cache *cache, struct lm_clone_pages *p)
         return;
     p->reads_disk = false;
     if (--cache->disk.n_readers == 0)
-        kv_disk_forget_reads(cache->disk.store);
+        lm_disk_forget_reads(&cache->disk);
 }
 
 void lm_cache_publish(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,

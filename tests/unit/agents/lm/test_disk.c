@@ -47,12 +47,14 @@ struct setting {
     enum kv_type kv;
     size_t n_pages, max_grant;
     bool has_no_disk;
-    uint32_t seed; /* of the model */
+    uint32_t seed;  /* of the model */
+    bool has_state; /* recurrent: snapshots come back, too */
 };
 
 static struct agent *open_agent(const struct setting *s)
 {
-    const struct tiny_config tiny = {.type = DTYPE_Q8_0, .seed = s->seed != 0 ? s->seed : 7};
+    const struct tiny_config tiny = {
+        .type = DTYPE_Q8_0, .seed = s->seed != 0 ? s->seed : 7, .has_state = s->has_state};
     struct agent_config config = drive_config(s->backend, s->n_pages);
     struct agent *a;
 
@@ -72,7 +74,14 @@ static struct lm_disk *disk_of(struct agent *a)
     return &container_of(a, struct lm, base)->cache.disk;
 }
 
-/* Until all pages are on disk, and all that was asked for is read. */
+static void settle_stores(struct lm_disk *d)
+{
+    kv_disk_settle(d->store);
+    if (d->states != NULL)
+        kv_disk_settle(d->states);
+}
+
+/* Until all pages and snapshots are on disk, and all that was asked for is read. */
 static void settle(struct agent *a)
 {
     struct lm_disk *d = disk_of(a);
@@ -80,10 +89,10 @@ static void settle(struct agent *a)
     do {
         if (d->store == NULL)
             return;
-        kv_disk_settle(d->store);
+        settle_stores(d);
         a->type->woken(a);
-    } while (!list_is_empty(&d->unsaved));
-    kv_disk_settle(d->store);
+    } while (!list_is_empty(&d->unsaved) || !list_is_empty(&d->unsaved_states));
+    settle_stores(d);
 }
 
 struct said {
@@ -168,6 +177,7 @@ static void comes_back(const struct setting *s)
     if (s->kv == KV_F32) {
         a->type->settle(a); /* which writes what is left; else the end does */
         ck_assert(list_is_empty(&disk_of(a)->unsaved));
+        ck_assert(list_is_empty(&disk_of(a)->unsaved_states));
     }
     agent_unref(a);
 
@@ -206,9 +216,9 @@ static void comes_back(const struct setting *s)
 START_TEST(replies_are_the_same)
 {
     static const struct setting settings[] = {
-        {"cpu", KV_F32, PLENTY, 256, false, 0},
-        {"cpu", KV_Q8, PLENTY, 37, false, 0},
-        {"ref", KV_F16, PLENTY, 100, false, 0},
+        {"cpu", KV_F32, PLENTY, 256, false, 0, false}, {"cpu", KV_Q8, PLENTY, 37, false, 0, false},
+        {"ref", KV_F16, PLENTY, 100, false, 0, false}, {"cpu", KV_F32, PLENTY, 256, false, 0, true},
+        {"cpu", KV_Q8, PLENTY, 37, false, 0, true},    {"ref", KV_F16, PLENTY, 100, false, 0, true},
     };
 
     names = three;
@@ -220,8 +230,9 @@ END_TEST
  * pages than a prompt has may be on their way at once. */
 START_TEST(memory_may_be_small)
 {
-    const struct setting small = {"cpu", KV_F32, 60, 64, false, 0},
-                         plenty = {"cpu", KV_F32, PLENTY, 256, true, 0};
+    const bool has_state = _i == 1;
+    const struct setting small = {"cpu", KV_F32, has_state ? 120 : 60, 64, false, 0, has_state},
+                         plenty = {"cpu", KV_F32, PLENTY, 256, true, 0, has_state};
     struct agent *a, *plain;
     struct clone *c[5], *own[5];
     struct said said, right;
@@ -261,7 +272,7 @@ END_TEST
 START_TEST(principals_do_not_share)
 {
     static const char *const swapped[] = {"", "bob", "ann"};
-    const struct setting s = {"cpu", KV_F32, PLENTY, 256, false, 0};
+    const struct setting s = {"cpu", KV_F32, PLENTY, 256, false, 0, _i == 1};
     struct agent *a;
     struct said said;
     char text[TEXT], nameless[TEXT];
@@ -291,8 +302,8 @@ END_TEST
 /* Pages of another model are not found, and are counted. */
 START_TEST(models_do_not_share)
 {
-    const struct setting s = {"cpu", KV_F32, PLENTY, 256, false, 0},
-                         other = {"cpu", KV_F32, PLENTY, 256, false, 8};
+    const struct setting s = {"cpu", KV_F32, PLENTY, 256, false, 0, _i == 1},
+                         other = {"cpu", KV_F32, PLENTY, 256, false, 8, _i == 1};
     struct agent *a;
     struct said said;
     char text[TEXT];
@@ -314,7 +325,7 @@ END_TEST
  * closed. */
 START_TEST(reads_may_be_given_up)
 {
-    const struct setting s = {"cpu", KV_F32, PLENTY, 256, false, 0};
+    const struct setting s = {"cpu", KV_F32, PLENTY, 256, false, 0, _i == 1};
     struct agent *a;
     struct clone *c;
     struct said said, again;
@@ -334,7 +345,7 @@ START_TEST(reads_may_be_given_up)
         ck_assert_int_eq(drive_begin(&d, c, text, &how, &err), STATUS_OK);
         ck_assert(d.turn.wants_preparing);
         if (i == 1)
-            kv_disk_settle(disk_of(a)->store);
+            settle_stores(disk_of(a));
         drive_end(&d, false);
         ck_assert_uint_eq(disk_of(a)->n_readers, 0);
         if (i == 2) { /* the next turn reads them again */
@@ -353,7 +364,7 @@ END_TEST
  * not wait for them. */
 START_TEST(reads_that_ended_are_not_waited_for)
 {
-    const struct setting s = {"cpu", KV_F32, PLENTY, 256, false, 0};
+    const struct setting s = {"cpu", KV_F32, PLENTY, 256, false, 0, _i == 1};
     struct agent *a;
     struct clone *c;
     struct said said;
@@ -385,10 +396,22 @@ START_TEST(reads_that_ended_are_not_waited_for)
 }
 END_TEST
 
+/* Where the bytes of pages begin in a file of them. */
+static size_t pages_at(size_t file_bytes, size_t page_bytes)
+{
+    size_t n = 1;
+
+    while (kv_slab_bytes(page_bytes, n) < file_bytes)
+        n++;
+    ck_assert_uint_eq(kv_slab_bytes(page_bytes, n), file_bytes);
+    return file_bytes - n * (kv_slab_bytes(page_bytes, 2) - kv_slab_bytes(page_bytes, 1));
+}
+
 /* A byte of a file changes between two processes: the reply stays. */
 START_TEST(changed_bytes_change_no_reply)
 {
-    const struct setting s = {"cpu", KV_Q8, PLENTY, 256, false, 0};
+    const bool is_state = _i == 1;
+    const struct setting s = {"cpu", KV_Q8, PLENTY, 256, false, 0, is_state};
     const char *more = getenv("PARLEY_KV_FLIPS");
     const long n_flips = more != NULL ? strtol(more, NULL, 10) : 10 / test_stride() + 2;
     struct agent *a;
@@ -397,24 +420,32 @@ START_TEST(changed_bytes_change_no_reply)
     char text[TEXT], path[128];
     uint64_t drawn = 88172645463325252u;
     uint8_t byte;
-    size_t n_less = 0;
+    size_t n_less = 0, first = 4096, n_bytes = 600 << 10; /* the pages of the prompt */
     int fd;
 
     names = three;
     a = open_agent(&s);
     long_text(text, "Read this.");
     ask(a, 0, text, &s, &right);
+    (void)snprintf(path, sizeof(path), "%s/tiny/%sslab-00000.kv", folder,
+                   is_state ? "states/" : "");
+    if (is_state) { /* those of its snapshots */
+        settle(a);
+        n_bytes = disk_of(a)->config.states.page_bytes;
+        ck_assert_int_eq(stat(path, &st), 0);
+        first = pages_at((size_t)st.st_size, n_bytes);
+        n_bytes *= 2;
+    }
     agent_unref(a);
-    (void)snprintf(path, sizeof(path), "%s/tiny/slab-00000.kv", folder);
     for (long i = 0; i < n_flips; i++) {
         fd = open(path, O_RDWR);
         ck_assert_int_ge(fd, 0);
         ck_assert_int_eq(fstat(fd, &st), 0);
-        /* the pages of the prompt; the file's own head is compute/kv/test_disk.c's */
+        /* the file's own head is compute/kv/test_disk.c's */
         drawn ^= drawn << 13;
         drawn ^= drawn >> 7;
         drawn ^= drawn << 17;
-        st.st_size = (off_t)(4096 + drawn % (600u << 10));
+        st.st_size = (off_t)(first + drawn % n_bytes);
         ck_assert_int_eq(pread(fd, &byte, 1, st.st_size), 1);
         byte ^= 1;
         ck_assert_int_eq(pwrite(fd, &byte, 1, st.st_size), 1);
@@ -444,13 +475,13 @@ int main(void)
 
     tcase_add_checked_fixture(all, make_folder, remove_folder);
     tcase_set_timeout(all, 600);
-    tcase_add_loop_test(all, replies_are_the_same, 0, 3);
-    tcase_add_test(all, memory_may_be_small);
-    tcase_add_test(all, principals_do_not_share);
-    tcase_add_test(all, models_do_not_share);
-    tcase_add_test(all, reads_may_be_given_up);
-    tcase_add_test(all, reads_that_ended_are_not_waited_for);
-    tcase_add_test(all, changed_bytes_change_no_reply);
+    tcase_add_loop_test(all, replies_are_the_same, 0, 6);
+    tcase_add_loop_test(all, memory_may_be_small, 0, 2);
+    tcase_add_loop_test(all, principals_do_not_share, 0, 2);
+    tcase_add_loop_test(all, models_do_not_share, 0, 2);
+    tcase_add_loop_test(all, reads_may_be_given_up, 0, 2);
+    tcase_add_loop_test(all, reads_that_ended_are_not_waited_for, 0, 2);
+    tcase_add_loop_test(all, changed_bytes_change_no_reply, 0, 2);
     suite_add_tcase(s, all);
     runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);
