@@ -18,12 +18,15 @@ With --kind lstm the policy remembers what it saw: the gradient goes back throug
 state in which the last one ended.
 
 With --run FOLDER a2c and ppo store what they have at the end of each chapter, so many updates, at whose beginning the environments start
-anew. The same command again goes on from there, and comes to the same bytes as if it had not been interrupted.
+anew. If the daemon or a worker is lost, the training goes on from there by itself; if this program is killed, the same command does. Either
+way it comes to the same bytes as if it had not been interrupted; the last line that is printed is their SHA-256.
 
 usage: parley train a2c|a3c|ppo|dqn|apex|impala [options], or `./run train a2c` in a checkout; it starts a daemon of its own"""
 import argparse
 import collections
 import contextlib
+import fcntl
+import hashlib
 import importlib.util
 import json
 import math
@@ -31,6 +34,7 @@ import os
 import queue
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -55,11 +59,22 @@ ENVIRONMENTS = {
 OTHERS = dict(reward_scale=0.1, gamma=0.99, lambda_=0.95, entropy_weight=0.01, learning_rate=0.002)
 
 
+# A daemon or a worker may be lost so often, one after the other, without a chapter in between. The variable has the chapter, and how often.
+LOSSES, LOST = 20, "PARLEY_TRAINING_LOST"
+WORKER_PATIENCE = 60  # seconds for a worker that was lost to be there again
+UNAVAILABLE = 14  # gRPC's status
+
+
+class Lost(Exception):
+    """A worker was lost, and with it the steps that its environments would have made."""
+
+
 class Task:
     """The environment of a training: its name in the daemon, its sizes, and how it is learned."""
 
     def __init__(self, options):
         self.factory, self.name, self.observations, self.actions, self.is_continuous = None, options.env, 4, 2, False
+        self.why_lost = lambda: None  # an error, once an environment's own daemon or worker was not reached
         self.config = dict(ENVIRONMENTS.get(options.env, {"until": math.inf, **OTHERS}))
         if options.env == "Pendulum-v1":
             self.observations, self.actions, self.is_continuous = 3, 1, True
@@ -85,7 +100,9 @@ class Task:
 
             if not address:
                 raise SystemExit(f"--env {env}: say which daemon has it: --address HOST:PORT")
-            self.factory, self.name = lambda: Attached(address, what), what
+            patience = WORKER_PATIENCE if LOST in os.environ else 0
+            self.factory, self.name = lambda: Attached(address, what, patience), what
+            self.why_lost = lambda: Attached.lost
         elif kind.endswith(".py"):
             spec = importlib.util.spec_from_file_location("environment_of_a_file", kind)
             module = importlib.util.module_from_spec(spec)
@@ -156,6 +173,12 @@ class Training:
             self.returns, self.curve = state["returns"], [tuple(point) for point in state["curve"]]
             self.is_over = self.steps >= self.options.steps or len(self.returns) >= 100 and self.mean() >= self.until
 
+    def check(self, steps):
+        """A rollout of a run is whole: other steps would come to other bytes."""
+        why = self.task.why_lost() or next((f.error.message for f in steps.failures if f.error.code == UNAVAILABLE), None)
+        if why is not None:
+            raise Lost(str(why))
+
     def learn(self, steps, **more):
         self.updates, self.last = self.updates + 1, steps
         learn(self.server, "policy", steps, normalise=True, max_gradient_norm=0.5, **self.config, **more)
@@ -209,6 +232,8 @@ def chapter_file(chapter):
 def write_whole(path, text):
     with open(path + ".part", "w") as f:
         f.write(text)
+        f.flush()
+        os.fsync(f.fileno())
     os.replace(path + ".part", path)
 
 
@@ -218,6 +243,8 @@ def a2c(training, which=0, n_steps=0, epochs=1, **more):
             returns, rollouts = Returns(environments.n), 0
             while not training.is_over and rollouts < training.options.chapter:
                 steps = environments.rollout("policy", n_steps or training.options.n_steps, seed=training.seed)
+                if training.options.run:
+                    training.check(steps)
                 training.note(returns, steps)
                 rollouts += 1
                 is_last = training.options.run and (training.is_over or rollouts == training.options.chapter)
@@ -387,26 +414,68 @@ def stored(options):
     try:
         with open(os.path.join(options.run, "state.json")) as f:
             state = json.load(f)
+        command = state["command"]
     except FileNotFoundError:
         return None
-    if state["command"] != options.command:
+    except (ValueError, TypeError, KeyError) as e:
+        raise SystemExit(f"--run {options.run}: its state.json is none of a run ({type(e).__name__}: {e}): choose another folder") from e
+    if command != options.command:
         raise SystemExit(f"--run {options.run}: it has a run of other options, {state['command']}: choose another folder")
     return state
+
+
+def take(folder):
+    """Locks a run's folder for this process and its daemon, which may live a little longer. Returns the descriptor."""
+    lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"another process uses {folder}: this one waits for its end", file=sys.stderr, flush=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def is_loss(error, task, process):
+    """Whether the daemon or a worker is gone: the error is none of the training."""
+    if isinstance(error, Lost) or error.code == "UNAVAILABLE" or task.why_lost() is not None:
+        return True
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(1)  # its connections end before it does
+        return True
+    return False
+
+
+def again(options, why):
+    """Replaces this process by the same program: all that it has of what was lost goes with it."""
+    state = stored(options)
+    chapter = 0 if state is None else state["chapter"]
+    last, n = map(int, os.environ.get(LOST, "-1 0").split())
+    n = n + 1 if last == chapter else 1
+    if n > LOSSES:
+        raise SystemExit(f"{why}: this is the {n}th loss in chapter {chapter}; the same command goes on from there")
+    print(f"{why}: goes on from chapter {chapter}", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os.environ[LOST] = f"{chapter} {n}"
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def run(options):
     """One training, with a daemon of its own; says how it went."""
     with contextlib.ExitStack() as stack:
+        state, locks, why = None, [], None
         if options.run:
-            folder, state = options.run, stored(options)
+            folder = options.run
             os.makedirs(folder, exist_ok=True)
+            locks.append(take(folder))
+            stack.callback(os.close, locks[0])
+            state = stored(options)
         else:
-            folder, state = stack.enter_context(tempfile.TemporaryDirectory()), None
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
         path, task = os.path.join(folder, "policy.gguf" if state is None else chapter_file(state["chapter"])), options.task
         if state is None:
             head = "duelling" if options.way in ("dqn", "apex") else "gaussian" if task.is_continuous else "softmax"
             parley.policies.create(path, task.observations, task.actions, head=head, kind=options.kind, seed=options.seed, environment=task.name)
-        process, address = daemon(options.parleyd, "--model", f"policy={path}")
+        process, address = daemon(options.parleyd, "--model", f"policy={path}", pass_fds=locks)
         try:
             with parley.connect(address) as server:
                 task.serve(address)
@@ -417,10 +486,22 @@ def run(options):
                 elif options.out:
                     training.save(f"{folder}/learned.gguf")
                     shutil.copy(f"{folder}/learned.gguf", options.out)
+        except (parley.Error, Lost) as e:
+            if not is_loss(e, task, process):
+                raise
+            why = e
         finally:
             process.terminate()
             process.wait()
-    print(f"{options.way} {task.name} seed {options.seed}: return {training.mean():.1f} after {training.steps:,} steps, {seconds:.1f} s", flush=True)
+        if why is not None and options.run:
+            again(options, why)
+        if why is not None:
+            raise SystemExit(f"{why}: begin again; a2c and ppo go on with --run FOLDER")
+        print(f"{options.way} {task.name} seed {options.seed}: return {training.mean():.1f} after {training.steps:,} steps, {seconds:.1f} s", flush=True)
+        if options.run:
+            path = os.path.join(folder, chapter_file(training.chapter))
+            with open(path, "rb") as f:
+                print(f"{hashlib.sha256(f.read()).hexdigest()}  {path}", flush=True)
     return training
 
 

@@ -4,8 +4,10 @@ refused, by field; the policies' files; and the example client/examples/train.py
 
 usage: test_learning.py PARLEYD TRAIN_PY PARLEY [TEST…]      (run by the interpreter that has grpcio and numpy; see venv.sh)"""
 import contextlib
+import hashlib
 import os
 import random
+import signal
 import struct
 import sys
 import tempfile
@@ -253,6 +255,35 @@ class Corridor(gymnasium.Env):
 """
 
 
+# Its rewards depend on its seed. It kills itself's process ("trainer") or that process's daemon, as the file $DOOM says: so many steps of a
+# process of its own, and whom; a line that was carried out is taken away before.
+DOOMED = """import gymnasium, numpy as np, os, signal
+steps = 0
+def die():
+    global steps
+    steps += 1
+    path = os.environ.get("DOOM", "/dev/null")
+    first, _, rest = open(path).read().partition("\\n")
+    if not first or steps != int(first.split()[0]):
+        return
+    open(path, "w").write(rest)
+    if first.endswith("trainer"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    for pid in open(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read().split():
+        os.kill(int(pid), signal.SIGKILL)
+class Doomed(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(2, np.float32), {}
+    def step(self, action):
+        die()
+        self.t += 1
+        return self.np_random.random(2, np.float32), float(self.np_random.random() - action), self.t == 7, False, {}
+"""
+
+
 def has(server, name):
     try:
         Environments(server, name, 1).close()
@@ -269,29 +300,62 @@ def ends_with(serve):
 
 
 def test_runs(folder):
-    """The example's runs: one that is killed and started again comes to the bytes of one that is not; other options are refused; an
-    environment of gymnasium and one of a file, and what TensorBoard reads of them."""
-    env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"], "PARLEY_PYTHON": sys.executable}
+    """The example's runs: one whose daemon, trainer and worker are killed comes to the bytes of one that is not disturbed; other options are
+    refused; an environment of gymnasium and one of a file, and what TensorBoard reads of them."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.environ["PARLEY_PACKAGE"], folder]), "PARLEY_PYTHON": sys.executable}
+    with open(os.path.join(folder, "doomed.py"), "w") as f:
+        f.write(DOOMED)
 
-    def command(run, *more):
-        return [PARLEY, "train", "a2c", "--run", os.path.join(folder, run), "--chapter", "4", "--envs", "4", "--n-steps", "16",
-                "--steps", "4000", "--until", "10000", *more]
+    def command(run, environment, *more):
+        return [PARLEY, "train", "ppo", "--env", environment, "--run", os.path.join(folder, run), "--chapter", "2", "--envs", "2", "--n-steps", "4",
+                "--steps", "200", *more]
 
-    def learned(run):
-        files = [f for f in os.listdir(os.path.join(folder, run)) if f.startswith("chapter-")]
-        assert len(files) == 1, files
-        with open(os.path.join(folder, run, files[0]), "rb") as f:
-            return files[0], f.read()
+    def learned(done, run):
+        """The last file, which is the one whose hash was printed."""
+        sha256, path = done.stdout.split("\n")[-2].split("  ")
+        assert os.path.dirname(path) == os.path.join(folder, run)
+        assert [f for f in os.listdir(os.path.join(folder, run)) if f.startswith("chapter-")] == [os.path.basename(path)]
+        with open(path, "rb") as f:
+            data = f.read()
+        assert hashlib.sha256(data).hexdigest() == sha256, done
+        return os.path.basename(path), data
 
-    assert children.run(command("whole"), env=env).returncode == 1, "it has not learned that much"
-    state = os.path.join(folder, "killed", "state.json")
-    killed = children.start(command("killed"), env=env)
-    children.until("the first chapter", lambda: os.path.exists(state) or killed.poll() is not None)
-    killed.kill()
-    killed.wait()
-    assert children.run(command("killed"), env=env).returncode == 1
-    assert learned("killed") == learned("whole")
-    other = children.run(command("killed", "--seed", "5"), stderr=-1, text=True, env=env)
+    def trained(arguments, doom=""):
+        """doom: what kills whom at which step of the environments."""
+        with open(os.path.join(folder, "doom"), "w") as f:
+            f.write(doom)
+        return children.run(arguments, stdout=-1, stderr=-1, text=True, env={**env, "DOOM": os.path.join(folder, "doom")})
+
+    def is_carried_out():
+        with open(os.path.join(folder, "doom")) as f:
+            return f.read() == ""
+
+    of_file = os.path.join(folder, "doomed.py:Doomed")
+    done = trained(command("whole", of_file))
+    assert done.returncode == 0, done
+    whole = learned(done, "whole")
+    assert whole[0] == "chapter-4.gguf", whole[0]
+    done = trained(command("killed", of_file), "70 daemon\n100 trainer\n")
+    assert done.returncode == -signal.SIGKILL and "goes on from chapter 1" in done.stderr and is_carried_out(), done
+    done = trained(command("killed", of_file))
+    assert done.returncode == 0 and learned(done, "killed") == whole, done
+    with Daemon(PARLEYD) as other, parley.connect(other.address) as server:
+        serve = [sys.executable, "-c", f"import doomed, parley; parley.serve(parley.environment('Doomed')(doomed.Doomed), '{other.address}')"]
+        workers = [children.start(serve, env={**env, "DOOM": os.path.join(folder, "doom")})]
+
+        def replace():
+            workers[0].wait()
+            workers.append(children.start(serve, env=env))
+
+        children.until("the environment is attached", lambda: has(server, "Doomed"))
+        replacing = threading.Thread(target=replace)
+        replacing.start()
+        done = trained(command("attached", "attached:Doomed", "--address", other.address), "70 trainer\n")
+        assert done.returncode == 0 and "goes on from chapter 1" in done.stderr and learned(done, "attached") == whole and is_carried_out(), done
+        replacing.join()
+        workers[1].kill()
+        workers[1].wait()
+    other = children.run(command("killed", of_file, "--seed", "5"), stderr=-1, text=True, env=env)
     assert other.returncode == 1 and "a run of other options" in other.stderr, other
     with open(os.path.join(folder, "corridor.py"), "w") as f:
         f.write(CORRIDOR)
