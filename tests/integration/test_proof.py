@@ -14,6 +14,8 @@ import struct
 import sys
 import tempfile
 
+import grpc
+
 import children
 import harness
 from harness import content, conversations
@@ -357,6 +359,28 @@ def attack(rng, program, model, export, folder, n):
     return kinds
 
 
+def uploaded(parley, c):
+    """A stream with a few records a message is answered as one message; what is no such stream is refused."""
+    stub, request = parley.conversations, conversations.ConversationsVerifyRequest
+    records = [r.SerializeToString() for r in stub.Records(conversations.ConversationsRecordsRequest(conversation=c))]
+    want = stub.Verify(request(records=records))
+    for first, size in (0, 1), (1, 2), (len(records), 1):
+        parts = [request(records=records[:first])] + [request(records=records[i:i + size]) for i in range(first, len(records), size)]
+        assert stub.VerifyUpload(iter(parts)) == want, (first, size)
+    only = [t.record for t in want.turns][-1:]
+    told = [t for t in stub.VerifyUpload(iter([request(only=only), request(records=records)])).turns if t.verdict != t.VERDICT_SKIPPED]
+    assert [t.record for t in told] == only, told
+    big = b"\x08\x01" + b"\x92\x03" + (3 << 20).to_bytes(4, "little") + b"x"  # cut off
+    for parts, code, words in ([], "INVALID_ARGUMENT", "missing"), ([request(conversation=c), request(records=records)], "INVALID_ARGUMENT", "combined"), \
+            ([request(records=records[:1]), request(force=True)], "INVALID_ARGUMENT", "further message"), ([request(only=[2, 1])], "INVALID_ARGUMENT", "rise"), \
+            ([request(records=records[:1]), request(records=[big])], "INVALID_ARGUMENT", "record 1"):
+        try:
+            stub.VerifyUpload(iter(parts))
+            raise SystemExit(f"taken: {words}")
+        except grpc.RpcError as e:
+            assert e.code().name == code and words in e.details(), e
+
+
 def main():
     parleyd, write_tiny_model, program = sys.argv[1:4]
     n = int(sys.argv[4]) if len(sys.argv) > 4 else 10 if children.STRIDE == 1 else 4
@@ -387,6 +411,7 @@ def main():
                 children.run([program, "conversations", "export", "--server", parley.address], stdout=out, check=True)
             code, _, _, against = verify(program, export_path, "--server", parley.address)
             assert (code, against) == (0, summary), against
+            uploaded(parley, made[0])
             # a sample, one conversation alone, one that is not there
             code, _, turns, one = verify(program, "--server", parley.address, "--sample", "3", "--seed", "5")
             assert code == 0 and one["same"] == len(turns) == 3 and one["left_out"] == summary["same"] - 3, one

@@ -11,9 +11,15 @@
 #include "base/alloc.h"
 #include "cli/output/console.h"
 #include "client/cli/chat/listing.h"
+#include "client/lib/duplex.h"
+#include "proto/codec.h"
 
 /* As many replies as fill a step with their predictions: each has up to 16 tokens in it. */
 enum { COMPUTING_IN_FLIGHT = 6 };
+
+/* A server's messages have at most 4 MiB, by default: more records than UNARY_MAX_BYTES are sent in
+ * parts. The verb's own server (--model) takes what there is. */
+enum { UNARY_MAX_BYTES = 2 << 20, PART_BYTES = 1 << 20 };
 
 const struct option_row computing_rows[] = {
     {"model", "[NAME=]FILE", "compute offline, with this model's file; may be given again",
@@ -36,25 +42,48 @@ struct computing_flight {
     struct proof_job *job;
 };
 
-/* On the channel's thread. */
-static void on_verified(void *arg, void *data, size_t len, const struct parley_error *err)
+static void computing_end(struct computing_flight *f, const struct parley_error *err)
 {
-    struct computing_flight *f = arg;
     struct proof_job *job = f->job;
 
     pthread_mutex_lock(&f->of->lock);
     job->err = *err;
-    if (err->status == PARLEY_OK) {
-        job->answer = parley__v1__conversations_verify_response__unpack(NULL, len, data);
-        if (job->answer == NULL)
-            (void)snprintf(job->err.text, sizeof(job->err.text),
-                           "the server's answer cannot be read");
-    }
+    if (err->status == PARLEY_OK && job->answer == NULL)
+        (void)snprintf(job->err.text, sizeof(job->err.text), "the server's answer cannot be read");
     job->is_done = true;
     pthread_cond_signal(&f->of->ended);
     pthread_mutex_unlock(&f->of->lock);
-    free(data);
     free(f);
+}
+
+/* On the channel's thread, as the next two. */
+static void on_verified(void *arg, void *data, size_t len, const struct parley_error *err)
+{
+    struct computing_flight *f = arg;
+
+    if (err->status == PARLEY_OK)
+        f->job->answer = parley__v1__conversations_verify_response__unpack(NULL, len, data);
+    free(data);
+    computing_end(f, err);
+}
+
+static void on_upload_message(void *arg, const void *data, size_t len)
+{
+    struct computing_flight *f = arg;
+
+    if (f->job->answer == NULL)
+        f->job->answer = parley__v1__conversations_verify_response__unpack(NULL, len, data);
+}
+
+static void on_upload_end(void *arg, const struct parley_error *err)
+{
+    struct computing_flight *f = arg;
+
+    if (err->status != PARLEY_OK && f->job->answer != NULL) {
+        parley__v1__conversations_verify_response__free_unpacked(f->job->answer, NULL);
+        f->job->answer = NULL;
+    }
+    computing_end(f, err);
 }
 
 static void computing_fail(struct proof_job *job, const char *why)
@@ -63,12 +92,51 @@ static void computing_fail(struct proof_job *job, const char *why)
     job->is_done = true;
 }
 
+static struct parley_call *computing_ask(struct computing_flight *f,
+                                         const Parley__V1__ConversationsVerifyRequest *m)
+{
+    uint8_t *bytes = xalloc(codec_size(&m->base) + 1);
+    struct parley_call *call =
+        parley_unary_start(f->of->channel, "/parley.v1.Conversations/Verify", bytes,
+                           codec_encode(&m->base, bytes), 0, on_verified, f);
+
+    free(bytes);
+    return call;
+}
+
+/* Sends the records part by part. What cannot be sent is reported by the call's end. */
+static struct parley_call *computing_upload(struct computing_flight *f,
+                                            const Parley__V1__ConversationsVerifyRequest *all)
+{
+    const struct duplex_events events = {on_upload_message, on_upload_end, f};
+    struct parley_call *call =
+        duplex_start(f->of->channel, "/parley.v1.Conversations/VerifyUpload", &events);
+    Parley__V1__ConversationsVerifyRequest m = *all;
+    const size_t n = all->n_records;
+    size_t at = 0, bytes;
+
+    if (call == NULL)
+        return NULL;
+    do {
+        m.records = all->records + at;
+        m.n_records = 0;
+        for (bytes = 0; at < n && (m.n_records == 0 || bytes + all->records[at].len <= PART_BYTES);
+             at++) {
+            bytes += all->records[at].len;
+            m.n_records++;
+        }
+        (void)duplex_send(call, &m.base);
+        m = (Parley__V1__ConversationsVerifyRequest)PARLEY__V1__CONVERSATIONS_VERIFY_REQUEST__INIT;
+    } while (at < n);
+    parley_call_half_close(call);
+    return call;
+}
+
 static void computing_send(struct computing *c, struct proof_job *job)
 {
+    struct proof_request request;
     struct computing_flight *f;
     struct parley_call *call;
-    uint8_t *request;
-    size_t len;
 
     if (job->records.n == 0) {
         computing_fail(job,
@@ -77,10 +145,11 @@ static void computing_send(struct computing *c, struct proof_job *job)
     }
     f = xalloc(sizeof(*f));
     *f = (struct computing_flight){c, job};
-    len = proof_job_request(&request, job, c->is_forced, c->changes);
-    call = parley_unary_start(c->channel, "/parley.v1.Conversations/Verify", request, len, 0,
-                              on_verified, f);
-    free(request);
+    proof_request_init(&request, job, c->is_forced, c->changes);
+    call = request.records_bytes > UNARY_MAX_BYTES && c->models.n == 0
+               ? computing_upload(f, &request.message)
+               : computing_ask(f, &request.message);
+    proof_request_deinit(&request);
     if (call == NULL) {
         free(f);
         computing_fail(job, "no memory for the request");

@@ -173,15 +173,14 @@ void proof_jobs_choose(struct proof_jobs *jobs, size_t n_sample, uint64_t seed)
         proof_jobs_sample(jobs, n_all, n_sample, seed);
 }
 
-size_t proof_job_request(uint8_t **out, const struct proof_job *job, bool is_forced,
-                         Parley__V1__VerifyChanges *changes)
+void proof_request_init(struct proof_request *r, struct proof_job *job, bool is_forced,
+                        Parley__V1__VerifyChanges *changes)
 {
-    Parley__V1__ConversationsVerifyRequest request = PARLEY__V1__CONVERSATIONS_VERIFY_REQUEST__INIT;
+    static uint32_t none[1]; /* the first record ends no turn */
     const size_t n = job->is_stored ? 0 : job->records.n;
     ProtobufCBinaryData *records = xalloc((n + 1) * sizeof(records[0]));
-    uint32_t none = 0; /* the first record ends no turn */
-    size_t len;
 
+    *r = (struct proof_request){.message = PARLEY__V1__CONVERSATIONS_VERIFY_REQUEST__INIT};
     for (size_t i = 0; i < n; i++) {
         Parley__V1__ConversationRecord m = *job->records.all[i];
 
@@ -190,18 +189,20 @@ size_t proof_job_request(uint8_t **out, const struct proof_job *job, bool is_for
         m.terms = NULL;
         records[i].data = xalloc(codec_size(&m.base) + 1);
         records[i].len = codec_encode(&m.base, records[i].data);
+        r->records_bytes += records[i].len;
     }
-    request.conversation = job->is_stored ? job->conversation : (char *)"";
-    request.records = records;
-    request.n_records = n;
-    request.force = is_forced;
-    request.changes = changes;
-    request.only = job->n_only == 0 ? &none : job->only;
-    request.n_only = job->n_only == 0 ? 1 : job->n_only;
-    *out = xalloc(codec_size(&request.base) + 1);
-    len = codec_encode(&request.base, *out);
-    for (size_t i = 0; i < n; i++)
-        free(records[i].data);
-    free(records);
-    return len;
+    r->message.conversation = job->is_stored ? job->conversation : (char *)"";
+    r->message.records = records;
+    r->message.n_records = n;
+    r->message.force = is_forced;
+    r->message.changes = changes;
+    r->message.only = job->n_only == 0 ? none : job->only;
+    r->message.n_only = job->n_only == 0 ? 1 : job->n_only;
+}
+
+void proof_request_deinit(struct proof_request *r)
+{
+    for (size_t i = 0; i < r->message.n_records; i++)
+        free(r->message.records[i].data);
+    free(r->message.records);
 }

@@ -44,8 +44,16 @@ enum parley_status proof_jobs_fetch(struct proof_jobs *jobs, struct parley_chann
  * of them, by seed; 0: all. */
 void proof_jobs_choose(struct proof_jobs *jobs, size_t n_sample, uint64_t seed);
 
-/* The encoded request; the caller frees *out. changes: NULL if there are none. */
-size_t proof_job_request(uint8_t **out, const struct proof_job *job, bool is_forced,
-                         Parley__V1__VerifyChanges *changes);
+/* A request with what it owns; records_bytes is the size of its records. */
+struct proof_request {
+    Parley__V1__ConversationsVerifyRequest message;
+    size_t records_bytes;
+};
+
+/* changes: NULL if there are none. The request borrows job, which stays where it is, and changes.
+ */
+void proof_request_init(struct proof_request *r, struct proof_job *job, bool is_forced,
+                        Parley__V1__VerifyChanges *changes);
+void proof_request_deinit(struct proof_request *r);
 
 #endif

@@ -112,6 +112,11 @@ static bool lines_are_true(char why[256], const struct proof_job *job)
 {
     if (job->is_stored)
         return true;
+    if (job->answer->n_records != job->records.n) {
+        (void)snprintf(why, 256, "the server read %zu records of %zu", job->answer->n_records,
+                       job->records.n);
+        return false;
+    }
     for (size_t i = 0; i < job->answer->n_records; i++)
         if (!record_says(job->records.all[i], job->answer->records[i])) {
             (void)snprintf(why, 256, "the readable part of record %zu is not what its body says",

@@ -1,6 +1,6 @@
-/* parley.v1.Conversations, Verify. The records are those of the request, or are read from the
- * journal. The verification notifies the call, which lets it go on and answers once it is done. A
- * peer that goes away ends it. */
+/* parley.v1.Conversations, Verify and VerifyUpload. The records are those of the request or of the
+ * stream, or are read from the journal. The verification notifies the call, which lets it go on and
+ * answers once it is done. A peer that goes away ends it. */
 #include <string.h>
 
 #include "proto/codec.h"
@@ -20,6 +20,8 @@
 
 /* Bound of one answer's memory: it has what the records say. */
 #define VERIFY_MAX_BYTES ((size_t)2 << 30)
+/* The most bytes of the records of one stream. */
+#define VERIFY_UPLOAD_MAX_BYTES ((size_t)64 << 20)
 
 struct verify_call {
     struct call *call;
@@ -28,7 +30,14 @@ struct verify_call {
     struct verification *verification; /* NULL: not begun, or over */
     struct turn_parts parts;
     struct verification_changes changes;
-    bool was_sent; /* the request has the records */
+    bool was_sent; /* the client sent the records */
+    size_t n_sent;
+    struct journal_found sent;
+    const char *sent_owner; /* that they name; NULL: none yet */
+    /* Of a stream. */
+    size_t sent_bytes;
+    struct arena first; /* has the first message, once has_first */
+    bool has_first, has_failed;
 };
 
 static void verify_notify(void *arg)
@@ -158,7 +167,6 @@ static enum status verify_answer(Parley__V1__ConversationsVerifyResponse *out,
                                  const struct verify_call *v, struct arena *arena,
                                  struct error *err)
 {
-    const Parley__V1__ConversationsVerifyRequest *request = call_request(v->call);
     const struct model *m = verification_model(v->verification);
     const char *problem;
     size_t record;
@@ -173,7 +181,7 @@ static enum status verify_answer(Parley__V1__ConversationsVerifyResponse *out,
     }
     if (out->chain == NULL || verify_fill_turns(out, v, arena) != STATUS_OK)
         return error_no_memory(err, 0, "verified turns");
-    return v->was_sent ? verify_fill_records(out, v, request->n_records, arena, err) : STATUS_OK;
+    return v->was_sent ? verify_fill_records(out, v, v->n_sent, arena, err) : STATUS_OK;
 }
 
 static void verify_reply(struct verify_call *v)
@@ -221,6 +229,8 @@ static void verify_on_close(struct call *call, void *state, enum status why)
     stored_records_close(&v->stored);
     verification_close(v->verification);
     v->verification = NULL;
+    journal_found_deinit(&v->sent);
+    arena_deinit(&v->first);
 }
 
 static enum status verify_begin(struct verify_call *v, struct journal_found *found,
@@ -248,17 +258,23 @@ static enum status verify_sent(struct verify_call *v,
                                const Parley__V1__ConversationsVerifyRequest *request,
                                struct error *err)
 {
-    struct journal_found found;
     enum status rc;
 
     if (request->conversation[0] != '\0')
         return error_field(err, "records", "cannot be combined with conversation");
-    journal_found_init(&found);
-    rc = wire_take_records(&found, &v->request.owner, request->records, request->n_records,
-                           call_arena(v->call), err);
-    if (rc == STATUS_OK)
-        rc = verify_begin(v, &found, err);
-    journal_found_deinit(&found);
+    rc = wire_take_records(&v->sent, &v->sent_owner, request->records, request->n_records,
+                           v->n_sent, call_arena(v->call), err);
+    v->request.owner = v->sent_owner == NULL ? "" : v->sent_owner;
+    v->n_sent += request->n_records;
+    return rc;
+}
+
+/* Begins with the records that were sent. */
+static enum status verify_begin_sent(struct verify_call *v, struct error *err)
+{
+    enum status rc = verify_begin(v, &v->sent, err);
+
+    journal_found_deinit(&v->sent);
     return rc;
 }
 
@@ -299,13 +315,13 @@ static enum status verify_change(struct verify_call *v, const Parley__V1__Verify
     return STATUS_OK;
 }
 
-static enum status verify_start(struct verify_call *v,
-                                const Parley__V1__ConversationsVerifyRequest *request,
-                                struct error *err)
+/* Reads all of a request but its records. */
+static enum status verify_read(struct verify_call *v,
+                               const Parley__V1__ConversationsVerifyRequest *request,
+                               struct error *err)
 {
     struct server *server = call_server(v->call);
 
-    v->was_sent = request->n_records > 0;
     v->request = (struct verification_request){
         .principal = call_principal(v->call)->id,
         .owner = keeping_principal(server->conversations, call_principal(v->call)->id),
@@ -320,9 +336,22 @@ static enum status verify_start(struct verify_call *v,
     for (size_t i = 1; i < request->n_only; i++)
         if (request->only[i - 1] >= request->only[i])
             return error_field(err, "only", "must rise");
-    return v->was_sent ? verify_sent(v, request, err)
-                       : stored_records_read(&v->stored, v->call, request->conversation,
-                                             on_verify_read, v, err);
+    return STATUS_OK;
+}
+
+static enum status verify_start(struct verify_call *v,
+                                const Parley__V1__ConversationsVerifyRequest *request,
+                                struct error *err)
+{
+    if (verify_read(v, request, err) != STATUS_OK)
+        return err->status;
+    v->was_sent = request->n_records > 0;
+    if (!v->was_sent)
+        return stored_records_read(&v->stored, v->call, request->conversation, on_verify_read, v,
+                                   err);
+    if (verify_sent(v, request, err) != STATUS_OK)
+        return err->status;
+    return verify_begin_sent(v, err);
 }
 
 static void verify_conversation(struct call *call,
@@ -339,7 +368,9 @@ static void verify_conversation(struct call *call,
         return;
     }
     *v = (struct verify_call){.call = call};
+    journal_found_init(&v->sent);
     if (verify_start(v, request, &err) != STATUS_OK) {
+        journal_found_deinit(&v->sent);
         call_finish(call, &err);
         return;
     }
@@ -348,8 +379,84 @@ static void verify_conversation(struct call *call,
         call_notify(call);
 }
 
-#define CONVERSATIONS_VERIFY_METHODS(METHOD)                                       \
-    METHOD(FOUND_UNARY, KEY, "Conversations/Verify", conversations_verify_request, \
-           conversations_verify_response, verify_conversation)
+/* --- records in several messages --- */
+
+static enum status verify_upload_take(struct verify_call *v,
+                                      const Parley__V1__ConversationsVerifyRequest *m,
+                                      struct error *err)
+{
+    if (v->has_first && (m->conversation[0] != '\0' || m->model[0] != '\0' || m->force ||
+                         m->n_only > 0 || m->changes != NULL))
+        return error_field(err, "records", "are all that a further message may have");
+    if (!v->has_first && verify_read(v, m, err) != STATUS_OK)
+        return err->status;
+    for (size_t i = 0; i < m->n_records; i++)
+        v->sent_bytes += m->records[i].len;
+    if (v->sent_bytes > VERIFY_UPLOAD_MAX_BYTES) {
+        (void)error_field(err, "records", "have more than %zu MiB: verify them offline",
+                          VERIFY_UPLOAD_MAX_BYTES >> 20);
+        return err->status = STATUS_RANGE;
+    }
+    return verify_sent(v, m, err);
+}
+
+static enum status verify_upload_end(struct verify_call *v, struct error *err)
+{
+    if (v->n_sent == 0)
+        return error_field(err, "records", "are missing");
+    v->was_sent = true;
+    return verify_begin_sent(v, err);
+}
+
+static void verify_upload_message(struct call *call, void *state, const ProtobufCMessage *message,
+                                  struct arena *arena)
+{
+    struct verify_call *v = state;
+    struct error err;
+    enum status rc;
+
+    if (v->has_failed)
+        return;
+    rc = message == NULL
+             ? verify_upload_end(v, &err)
+             : verify_upload_take(v, (const Parley__V1__ConversationsVerifyRequest *)message, &err);
+    if (rc != STATUS_OK) {
+        v->has_failed = true;
+        call_finish(call, &err);
+        return;
+    }
+    if (message != NULL && !v->has_first) {
+        v->has_first = true;
+        v->first = *arena;
+        arena_init(arena, v->first.limit_bytes); /* taken */
+    }
+    if (message != NULL)
+        call_read(call);
+}
+
+static void verify_upload(struct call *call)
+{
+    static const struct call_handler handler = {.message = verify_upload_message,
+                                                .on_write_ready = verify_write_ready,
+                                                .on_close = verify_on_close};
+    struct verify_call *v = arena_alloc(call_arena(call), 1, sizeof(*v));
+    struct error err;
+
+    if (v == NULL) {
+        (void)error_no_memory(&err, sizeof(*v), "a call");
+        call_finish(call, &err);
+        return;
+    }
+    *v = (struct verify_call){.call = call};
+    journal_found_init(&v->sent);
+    call_set_handler(call, &handler, v);
+    call_read(call);
+}
+
+#define CONVERSATIONS_VERIFY_METHODS(METHOD)                                               \
+    METHOD(FOUND_UNARY, KEY, "Conversations/Verify", conversations_verify_request,         \
+           conversations_verify_response, verify_conversation)                             \
+    METHOD(CLIENT_STREAM, KEY, "Conversations/VerifyUpload", conversations_verify_request, \
+           conversations_verify_response, verify_upload)
 
 PARLEY_TABLE(conversations_verify_methods, CONVERSATIONS_VERIFY_METHODS)

@@ -226,11 +226,10 @@ static enum status record_take(struct journal_found *found, const char **owner,
     return STATUS_OK;
 }
 
-enum status wire_take_records(struct journal_found *found, const char **ret_owner,
-                              const ProtobufCBinaryData *records, size_t n, struct arena *arena,
-                              struct error *err)
+enum status wire_take_records(struct journal_found *found, const char **owner,
+                              const ProtobufCBinaryData *records, size_t n, size_t first,
+                              struct arena *arena, struct error *err)
 {
-    *ret_owner = NULL;
     for (size_t i = 0; i < n; i++) {
         ProtobufCMessage *m;
         struct arena of_one;
@@ -240,13 +239,10 @@ enum status wire_take_records(struct journal_found *found, const char **ret_owne
         rc = codec_decode(&m, &parley__v1__conversation_record__descriptor, records[i].data,
                           records[i].len, CODEC_ANY_FIELDS, &of_one, err);
         if (rc == STATUS_OK)
-            rc = record_take(found, ret_owner, (const Parley__V1__ConversationRecord *)m, arena,
-                             err);
+            rc = record_take(found, owner, (const Parley__V1__ConversationRecord *)m, arena, err);
         arena_deinit(&of_one);
         if (rc != STATUS_OK)
-            return error_prefix(err, "record %zu", i);
+            return error_prefix(err, "record %zu", first + i);
     }
-    if (*ret_owner == NULL)
-        *ret_owner = "";
     return STATUS_OK;
 }

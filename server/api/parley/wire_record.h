@@ -19,10 +19,11 @@ enum status wire_record_facts(Parley__V1__ConversationRecord **out, const struct
 /* The bytes in hexadecimal, lower case, in the arena. NULL without memory. */
 char *wire_hex(const uint8_t *bytes, size_t n, struct arena *arena) MUST_CHECK;
 
-/* Reads records that a client sends, [n], each an encoded message, into found. *ret_owner is the
- * owner that they name, in the arena. INVALID names the record by its place, from 0. */
-enum status wire_take_records(struct journal_found *found, const char **ret_owner,
-                              const ProtobufCBinaryData *records, size_t n, struct arena *arena,
-                              struct error *err) MUST_CHECK;
+/* Appends records that a client sends, [n], each an encoded message, to found. *owner is the owner
+ * that the records so far name, in the arena; NULL: none of them does. first is the place of the
+ * first one: INVALID names the record by its place, from 0. */
+enum status wire_take_records(struct journal_found *found, const char **owner,
+                              const ProtobufCBinaryData *records, size_t n, size_t first,
+                              struct arena *arena, struct error *err) MUST_CHECK;
 
 #endif
