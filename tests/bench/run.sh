@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|schema-pairs|real-schemas|hostile|constrained|choices|thread_pool|worlds|eval|teacher|replay|marks|refused|quotas|rooms|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|idle|starspace|preprocess|dynamic-batching|env|agents|baselines|coding-agents|optim|rpc|gym|work|long-session|kv-disk|durable|verify]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|schema-pairs|real-schemas|hostile|constrained|choices|thread_pool|worlds|eval|teacher|replay|marks|refused|quotas|rooms|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|idle|starspace|preprocess|dynamic-batching|env|agents|baselines|coding-agents|optim|rpc|gym|work|long-session|kv-disk|durable|verify|proof|training-kills]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--files FILE,…] [--reference FILE] [--out FOLDER]
@@ -49,6 +49,11 @@ durable() {
         build/venv/bin/python "$here/../history/test_durable.py" "$build/parleyd" "$build/tests/integration/write_tiny_model" "${1-1000}" "${2-43}"
 }
 
+# long proof [TURNS [CONVERSATIONS [CHANGES [WEIGHTS [SEED]]]]] | long training-kills [KILLS [SEED]]
+long() {
+    PARLEY_TEST_SECONDS=86400 by_python "${1//-/_}.py" "${@:2}"
+}
+
 case ${1-} in
 --peer) by_python compare.py "$@"; exit ;;
 --openvino)
@@ -71,6 +76,7 @@ idle) case ${2-} in -*) by_python idle.py "${@:2}"; exit ;; esac ;;
 long-session) case ${2-} in -*) by_python long_session.py "${@:2}"; exit ;; esac ;;
 kv-disk) case ${2-} in [0-9]*) kv_disk_faults "${@:2}"; exit ;; esac ;;
 durable) case ${2-} in [0-9]*) durable "${@:2}"; exit ;; esac ;;
+proof | training-kills) case ${2-} in [0-9]*) long "$@"; exit ;; esac ;;
 history) by_python ../history/bench.py "${@:2}"; exit ;;
 replay)
     if [ "${2-}" = --reverb ]; then
@@ -135,6 +141,7 @@ for what; do
         PYTHONPATH=$here/../integration PYTHONDONTWRITEBYTECODE=1 python3 "$here/kv_disk.py" "$build" "$model" "$file"
         ;;
     durable) durable ;;
+    proof | training-kills) long "$what" ;;
     rooms) python3 "$here/rooms.py" "$build" "$model" ;;
     http) python3 "$here/bench_http.py" "$build" "$model" ;;
     clients) python3 "$here/../clients/run.py" "$build" "$model" ;;

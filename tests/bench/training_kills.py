@@ -16,8 +16,19 @@ import time
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(here, "..", "integration"), os.environ["PARLEY_PACKAGE"]]
 import children  # noqa: E402
+import parley  # noqa: E402
+from parley.rollouts import Environments  # noqa: E402
 
 WORKER = "import gymnasium, parley; parley.serve(parley.environment('Pole-v1')(lambda: gymnasium.make('CartPole-v1')), {!r})"
+
+
+def has_pole(server):
+    try:
+        Environments(server, "Pole-v1", 1).close()
+        return True
+    except parley.Error as e:
+        assert e.code == "NOT_FOUND", e
+        return False
 
 
 class Place:
@@ -27,6 +38,8 @@ class Place:
         self.daemon = children.Daemon(parleyd)
         self.daemon.__enter__()
         self.start_worker()
+        with parley.connect(self.daemon.address) as server:
+            children.until("the worker is attached", lambda: has_pole(server), self.worker)
 
     def start_worker(self):
         self.worker = children.start([sys.executable, "-c", WORKER.format(self.daemon.address)], stderr=subprocess.DEVNULL)
