@@ -401,7 +401,7 @@ static int restored_user_order(const void *a, const void *b)
 
 /* Whether e is a thing of this kind that can be read. */
 static bool stored_begin(struct body_reader *out, const struct journal_event *e, int what,
-                           struct arena *arena)
+                         struct arena *arena)
 {
     if (!journal_sum_is_right(e->body, e->size_bytes))
         return false;
@@ -411,7 +411,7 @@ static bool stored_begin(struct body_reader *out, const struct journal_event *e,
 }
 
 static void stored_pass(struct restored *all, const struct journal_found *found, int what,
-                         restore_fn restore)
+                        restore_fn restore)
 {
     for (struct link *l = list_first(&found->events); l != NULL; l = list_next(&found->events, l)) {
         struct body_reader body;
