@@ -199,19 +199,27 @@ static enum status check_loads(struct lm_inspection *x, struct error *err)
 {
     struct transformer_shape shape;
     struct vocab *vocab = NULL;
+    enum model_part part = MODEL_CONFIG;
     enum status rc = transformer_read_shape(&shape, x->file, err);
 
-    if (rc == STATUS_OK)
+    if (rc == STATUS_OK) {
         take_page_sizes(x, &shape);
-    if (rc == STATUS_OK)
+        part = MODEL_TOKENIZER;
         rc = vocab_open(&vocab, x->file, err);
-    if (rc == STATUS_OK)
+    }
+    if (rc == STATUS_OK) {
+        part = MODEL_TEMPLATE;
         rc = name_template(x, vocab, err);
-    if (rc == STATUS_OK && x->weight_bytes > x->machine_bytes)
+    }
+    if (rc == STATUS_OK && x->weight_bytes > x->machine_bytes) {
+        part = MODEL_MEMORY;
         rc = error_set(err, STATUS_EXHAUSTED,
                        "its weights take %" PRIu64 " MiB, but this machine has only %" PRIu64
                        " MiB of memory",
                        x->weight_bytes >> 20, x->machine_bytes >> 20);
+    }
+    if (rc != STATUS_OK)
+        x->fault = load_fault_of(part, err);
     vocab_close(vocab);
     return rc;
 }

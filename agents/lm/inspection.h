@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agents/lm/load_fault.h"
 #include "base/status.h"
 #include "compute/numerics/kv_type.h"
 
@@ -43,8 +44,9 @@ struct lm_inspection {
     uint64_t kv_token_bytes[INSPECTION_N_KV_TYPES]; /* by kv_type; 0: unknown */
     /* Of the weights and one conversation that fills the context in F16 pages. */
     uint64_t memory_bytes;
-    uint64_t machine_bytes; /* of the machine or the container */
-    struct error why;       /* STATUS_OK: it loads here; else the reason why not */
+    uint64_t machine_bytes;  /* of the machine or the container */
+    struct error why;        /* STATUS_OK: it loads here; else the reason why not */
+    struct load_fault fault; /* of why */
 };
 
 /* Fails only where the file cannot be read as a model's at all; gguf_open's errors. */

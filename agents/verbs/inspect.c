@@ -66,7 +66,8 @@ json_t *inspection_json(const char *path, const struct lm_inspection *x)
                   "size_bytes", (json_int_t)x->size_bytes, "weight_bytes",
                   (json_int_t)x->weight_bytes, "memory_bytes", (json_int_t)x->memory_bytes);
     json_t *more =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s?, s:o, s:b, s:s?}",
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s?, s:o, s:b, s:s?, "
+                  "s:s?, s:s?}",
                   "context", (json_int_t)x->context, "layers", (json_int_t)x->n_layers, "width",
                   (json_int_t)x->width, "heads", (json_int_t)x->n_heads, "kv_heads",
                   (json_int_t)x->n_kv_heads, "head_dim", (json_int_t)x->head_dim, "vocabulary",
@@ -75,7 +76,8 @@ json_t *inspection_json(const char *path, const struct lm_inspection *x)
                   text_json(x->pre_tokenizer, strlen(x->pre_tokenizer)), "template",
                   *x->template_name == '\0' ? NULL : x->template_name, "template_text",
                   text_json(x->template_text, x->template_len), "loads", x->why.status == STATUS_OK,
-                  "why", x->why.status == STATUS_OK ? NULL : x->why.text);
+                  "why", x->why.status == STATUS_OK ? NULL : x->why.text, "fault", x->fault.part,
+                  "advice", x->fault.advice);
 
     (void)json_object_update(json, more);
     json_decref(more);
@@ -97,12 +99,15 @@ static void print_template(const struct lm_inspection *x)
 {
     const char *at = x->template_text, *end = at + x->template_len;
 
-    printf("template      %s%s\n",
+    printf("template      %s%s%s\n",
            x->template_text == NULL ? "none: it takes raw prompts; parleyd --chat-template gives "
                                       "it one"
            : *x->template_name == '\0' ? "not run here: "
                                        : x->template_name,
-           x->template_text != NULL && *x->template_name == '\0' ? x->template_why.text : "");
+           x->template_text != NULL && *x->template_name == '\0' ? x->template_why.text : "",
+           x->template_text != NULL && *x->template_name == '\0'
+               ? "; parleyd --chat-template gives it another"
+               : "");
     for (int i = 0; at != NULL && at < end && i < TEMPLATE_LINES; i++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t len = (size_t)((newline == NULL ? end : newline) - at);
@@ -152,7 +157,8 @@ static void print_inspection(const char *path, const struct lm_inspection *x)
     if (x->why.status == STATUS_OK)
         printf("loads here    yes\n");
     else
-        printf("loads here    no: %s\n", x->why.text);
+        printf("loads here    no: %s\nthe fault     its %s; %s\n", x->why.text, x->fault.part,
+               x->fault.advice);
 }
 
 enum exit_code inspect_run(const struct verb *verb, int argc, char **argv)
@@ -160,6 +166,7 @@ enum exit_code inspect_run(const struct verb *verb, int argc, char **argv)
     struct inspect options = {0};
     const struct option_group groups[] = {{inspect_rows, &options, NULL}};
     struct lm_inspection x;
+    struct load_fault fault;
     struct error err;
     enum exit_code code;
     int first;
@@ -167,7 +174,11 @@ enum exit_code inspect_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, 1, argc, argv, 1, 1, &first, &code))
         return code;
     if (lm_inspect(&x, argv[first], &err) != STATUS_OK) {
-        console_error("%s", err.text);
+        fault = load_fault_of_open(&err);
+        if (fault.part == NULL)
+            console_error("%s", err.text);
+        else
+            console_error("%s; the fault is its %s: %s", err.text, fault.part, fault.advice);
         return EXIT_FAILED;
     }
     if (options.is_json)

@@ -747,8 +747,8 @@ enum status hf_family_find(const struct hf_family **out, const json_t *config, s
         }
     }
     return error_set(err, STATUS_UNIMPLEMENTED,
-                     "key 'model_type' is '%.*s', which is not supported in safetensors; convert "
-                     "the model to GGUF",
+                     "key 'model_type' is '%.*s', an architecture that does not run here, in GGUF "
+                     "neither",
                      SHOWN_MAX, type);
 }
 

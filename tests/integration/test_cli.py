@@ -241,6 +241,45 @@ def inspect(cli, tiny):
         assert re.search(r"^NAME .*\na +llama .* yes *\nb +- .* no: .*truncated", cli.out("models", "list", folder)), cli.out("models", "list", folder)
         assert "No such file" in cli.complaint("models", "list", folder + "/none", code=1)
     assert "list DIR" in cli.complaint("models", "lists", code=2)
+    what_does_not_load(cli, tiny)
+
+
+def what_does_not_load(cli, tiny):
+    """For each model that does not load, inspect says which part of it is at fault, and what to do."""
+    with open(tiny, "rb") as file:
+        good = file.read()
+    config, tokens = json.dumps({"model_type": "llama"}), json.dumps({"model": {"type": "BPE"}})
+    with tempfile.TemporaryDirectory() as folder:
+        for name, was, now, part, advice in [
+            ("architecture.gguf", b"\5\0\0\0\0\0\0\0llama", b"\5\0\0\0\0\0\0\0blama", "config", "docs/serving.md lists the architectures"),
+            ("key.gguf", b"llama.block_count", b"llama.block_sount", "config", "fetch the model again"),
+            ("words.gguf", b"\4\0\0\0\0\0\0\0gpt2", b"\4\0\0\0\0\0\0\0gptX", "tokenizer", "another model"),
+        ]:
+            path = os.path.join(folder, name)
+            assert was in good, name
+            with open(path, "wb") as file:
+                file.write(good.replace(was, now, 1))
+            (said,) = cli.lines("inspect", path, "--json")
+            assert not said["loads"] and said["fault"] == part and advice in said["advice"], (name, said["why"], said["fault"], said["advice"])
+            assert re.search(rf"^loads here    no: .*\nthe fault     its {part}; .*{advice}", cli.out("inspect", path), re.M), name
+        for name, text, part, advice in [("cut.gguf", good[:5000], "weights", "fetch the file again"), ("text.gguf", b"no model", "weights", "or no model's")]:
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(text)
+            line = cli.complaint("inspect", os.path.join(folder, name), code=1)
+            assert f"the fault is its {part}: " in line and advice in line, line
+        for name, files, part, advice in [
+            ("a", {"config.json": '{"model_type": "frob"}', "tokenizer.json": tokens}, "config", "docs/serving.md lists"),
+            ("b", {"config.json": "{", "tokenizer.json": tokens}, "config", "fetch the model again"),
+            ("c", {"config.json": config}, "tokenizer", "with its tokenizer again"),
+            ("d", {"config.json": config, "tokenizer.json": "[]"}, "tokenizer", "with its tokenizer again"),
+        ]:
+            path = os.path.join(folder, name)
+            os.mkdir(path)
+            for file_name, text in files.items():
+                with open(os.path.join(path, file_name), "w") as file:
+                    file.write(text)
+            line = cli.complaint("inspect", path, code=1)
+            assert f"the fault is its {part}: " in line and advice in line, line
 
 
 def place(cli):
