@@ -357,6 +357,20 @@ enum exit_code options_misuse(const struct verb *verb, const char *fmt, ...)
     return EXIT_MISUSE;
 }
 
+/* Names the first argument that is missing by the verb's usage: n were given. */
+static enum exit_code complain_of_too_few(const struct verb *verb, int n)
+{
+    const char *at = verb->args;
+
+    for (int i = 0; i < n; i++) {
+        at += strcspn(at, " ");
+        at += strspn(at, " ");
+    }
+    return options_misuse(verb, "%.*s is missing; 'parley %s %s'",
+                          *at == '\0' ? (int)sizeof("an argument") : (int)strcspn(at, " "),
+                          *at == '\0' ? "an argument" : at, verb->name, verb->args);
+}
+
 bool options_read(const struct verb *verb, const struct option_group *groups, size_t n_groups,
                   int argc, char **argv, int n_min, int n_max, int *ret_first,
                   enum exit_code *ret_code)
@@ -376,8 +390,7 @@ bool options_read(const struct verb *verb, const struct option_group *groups, si
     }
     n = argc - *ret_first;
     if (n < n_min)
-        *ret_code =
-            options_misuse(verb, "an argument is missing; 'parley %s %s'", verb->name, verb->args);
+        *ret_code = complain_of_too_few(verb, n);
     else if (n > n_max)
         *ret_code = options_misuse(verb, "'%s' is one argument too many", argv[*ret_first + n_max]);
     return n >= n_min && n <= n_max;

@@ -187,16 +187,21 @@ static void complain_of_wait(const struct parley_error *err,
         return;
     }
     server_hint(hint, sizeof(hint), options->server);
-    console_error("%s (waited %.1f s; %s, --server names another)", err->text,
-                  (double)wait_ms / 1e3, hint);
+    console_error("%s (waited %.1f s; %s%s--server names another)", err->text,
+                  (double)wait_ms / 1e3, hint, *hint == '\0' ? "" : ", ");
 }
 
 struct parley_channel *connection_open(const struct connection_options *options)
 {
     const uint32_t wait_ms = connection_patience_ms(options);
-    struct parley_channel *channel = open_channel(options);
+    struct parley_channel *channel;
     struct parley_error err = {0};
 
+    if (options->wait_s < 0) {
+        console_error("--wait is %g, it must be 0 or above", options->wait_s);
+        return NULL;
+    }
+    channel = open_channel(options);
     if (channel == NULL)
         return NULL;
     if (wait_ready(channel, options, wait_ms, &err) != PARLEY_OK) {

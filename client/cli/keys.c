@@ -101,10 +101,10 @@ enum exit_code keys_run(const struct verb *verb, int argc, char **argv)
 
     if (!options_read(verb, groups, 1, argc, argv, 1, 1, &first, &code))
         return code;
-    if (strcmp(argv[first], "new") != 0 || o.principal == NULL) {
-        console_error("the only command is 'new', with --principal NAME");
-        return EXIT_MISUSE;
-    }
+    if (strcmp(argv[first], "new") != 0)
+        return options_misuse(verb, "there is no command '%s', the only one is 'new'", argv[first]);
+    if (o.principal == NULL)
+        return options_misuse(verb, "--principal NAME is missing: whom the key is for");
     if (!name_is_valid(o.principal, strlen(o.principal), NAME_MAX_CHARS,
                        NAME_MARKS "@")) /* as parleyd reads it */
         return options_misuse(verb,

@@ -60,7 +60,7 @@ void server_hint(char *out, size_t size, const char *address)
     char folder[PATH_MAX], program[PATH_MAX + 16];
 
     if (!is_local(address)) {
-        (void)snprintf(out, size, "is parleyd running there?");
+        *out = '\0';
         return;
     }
     if (!own_folder(folder)) {

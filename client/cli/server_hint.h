@@ -5,7 +5,8 @@
 
 #include <stddef.h>
 
-/* Writes a part of a sentence, such as "'/opt/parley/bin/parleyd FILE.gguf' starts a server". */
+/* Writes a part of a sentence, such as "'/opt/parley/bin/parleyd FILE.gguf' starts a server"; ""
+ * where the server would be on another machine. */
 void server_hint(char *out, size_t size, const char *address);
 
 #endif

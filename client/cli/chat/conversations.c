@@ -336,7 +336,8 @@ enum exit_code conversations_run(const struct verb *verb, int argc, char **argv)
         return no_such_action(verb, argv[first]);
     n = first == argc ? 0 : argc - first - 1;
     if (n < action->n_min || n > action->n_max)
-        return options_misuse(verb, "usage of %s: %s %s", action->name, action->name, action->args);
+        return options_misuse(verb, "%s takes %s", action->name,
+                              *action->args == '\0' ? "no argument" : action->args);
     if (c.format != NULL && !transcript_layout_read(&c.layout, c.format))
         return options_misuse(verb, "--format must be text, markdown or html, not '%s'", c.format);
     if (c.format != NULL && (strcmp(action->name, "show") != 0 || c.connection.is_json))

@@ -71,10 +71,14 @@ enum exit_code models_run(const struct verb *verb, int argc, char **argv, models
         return code;
     if (argc - first > 1 && strcmp(argv[first], "rm") == 0)
         return models_remove(argv + first + 1, argc - first - 1);
-    if (first < argc && (strcmp(argv[first], "list") != 0 || argc - first != 2))
-        return options_misuse(
-            verb, "'%s' is not an argument of models, which takes none, 'list DIR' or 'rm NAME'",
-            argv[first]);
+    if (first < argc && strcmp(argv[first], "list") != 0)
+        return options_misuse(verb,
+                              strcmp(argv[first], "rm") == 0
+                                  ? "'%s' needs the NAME of a model in the hub's cache"
+                                  : "there is no command '%s', it must be 'list DIR' or 'rm NAME'",
+                              argv[first]);
+    if (first < argc && argc - first != 2)
+        return options_misuse(verb, "'list' needs one DIR, a folder with models");
     if (first < argc)
         return list_files(argv[first + 1], connection.is_json);
     channel = connection_open(&connection);
