@@ -213,6 +213,12 @@ def test_pipeline(client, folder):
                 assert [act["text"] for act in acts[1:3]] == ["fixed response", acts[0]["text"]], acts
                 words += 2 * len(acts[0]["text"].split())
                 assert acts[3]["text"] == f"{words} words in turn {turn}", acts
+    for heard in "attached:echo", f"plugin:{EXAMPLES}/echo.so":  # who gets texts alone is told who says them
+        named = [{**talkers[0], "name": "Ann"}, {"name": "Bob", "agent": heard, "hears": ["t", "Ann"]}]
+        said(client, "eval", "--world", world_of(folder, participants=[{**teacher, "hears": ["Ann"]}, *named], names=True), "-bs", 4, "-wlog", log)
+        with open(log, encoding="utf-8") as file:
+            turns = [acts for line in file for acts in json.loads(line)["dialog"]]
+        assert all([act["id"] for act in acts] == ["t", "Ann", "Bob"] and acts[2]["text"].endswith("Ann: fixed response") for acts in turns), turns
     first = {"name": "t", "teacher": "", "hears": ["a"]}
     chain = world_of(folder, participants=[first, *talkers])
     scores = json.loads(report(client, "--world", chain, "-t", task))
