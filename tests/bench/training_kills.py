@@ -42,7 +42,8 @@ class Place:
             children.until("the worker is attached", lambda: has_pole(server), self.worker)
 
     def start_worker(self):
-        self.worker = children.start([sys.executable, "-c", WORKER.format(self.daemon.address)], stderr=subprocess.DEVNULL)
+        self.worker = children.start([sys.executable, "-c", WORKER.format(self.daemon.address)], stderr=subprocess.DEVNULL,
+                                     env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]})
 
     def kill(self, what):
         if what == "worker":
