@@ -512,6 +512,7 @@ def commands_of_the_chat(cli, folder):
         shown.type(f"{text}\r")
         return shown.expect(reply)
 
+    say("/branch 1", r"you are now in [0-9a-f]{32}, after turn 0")
     say("grüße, мир, 世界", r"grüße, мир, 世界\n+grüße, мир, 世界\n")
     shown.expect(r"\d\.\d\d s to the first token")
     say("second", r"second\n+second\n")

@@ -84,20 +84,23 @@ bool chat_go_to(struct chat *c, const char *conversation)
     char id[LISTING_ID_CHARS];
     Parley__V1__Conversation *found;
     struct parley_error err;
+    bool is_here;
 
     if (listing_resolve(id, c->channel, conversation, &err) != PARLEY_OK ||
         transcript_get(&found, c->channel, id, is_shown, &err) != PARLEY_OK) {
         (void)connection_complain(&err);
         return false;
     }
-    if (c->is_mine && c->n_turns == 0 && *c->conversation != '\0')
+    is_here = strcmp(found->conversation, c->conversation) == 0;
+    if (!is_here && c->is_mine && c->n_turns == 0 && *c->conversation != '\0')
         (void)parley_close(c->channel, c->conversation,
                            &err); /* may fail: the conversation then expires when idle */
     (void)snprintf(c->conversation, sizeof(c->conversation), "%s", found->conversation);
     (void)snprintf(c->model, sizeof(c->model), "%s", found->model);
     (void)snprintf(c->version, sizeof(c->version), "%s", found->version);
     c->n_turns = found->turns;
-    c->is_mine = c->is_in_doubt = false;
+    c->is_mine = is_here && c->is_mine;
+    c->is_in_doubt = false;
     if (is_shown)
         show_last_turns(found);
     parley__v1__conversation__free_unpacked(found, NULL);
