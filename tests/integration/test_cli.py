@@ -547,6 +547,12 @@ def commands_of_the_chat(cli, folder):
     say(f"/load {text}", r"said.txt, line 1: it is no JSON")
     say("/load no/such.jsonl", r"no/such.jsonl: No such file")
     say("/load", r"/load needs a file")
+    hostile = os.path.join(folder, "hostile.jsonl")
+    with open(hostile, "w") as f:
+        for role in "user", "assistant":
+            print(json.dumps({"turn": 1, "role": role, "text": "\x1b[31mred\a"}), file=f)
+    say(f"/load {hostile}", r"a new conversation with the 1 turn of .*hostile.jsonl")
+    say("/branch", "1  [0-9a-f]{8}  1 turn, .* ago: \ufffd\\[31mred\ufffd\n")
     say("/s\t", r"/s\nset  show  save  system\n")
     shown.type("\x15")
     say("/se\t\ttemp\t0.25", r"temperature  top-p  top-k(.|\n)*/set temperature 0.25\n")

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
+#include "cli/output/out.h"
 #include "cli/output/svg.h"
 #include "client/cli/connection.h"
 
@@ -198,14 +199,16 @@ void transcript_words(char out[TRANSCRIPT_WORDS_BYTES], const char *text, size_t
     while (left > 0) {
         const size_t n_spaces = strspn(text, " \t\r\n");
         uint32_t character;
-        size_t len;
+        char shown[4];
+        size_t len, n_shown;
 
         text += n_spaces;
         left -= n_spaces;
         if (left == 0)
             break;
         len = utf8_next(text, left, &character);
-        if (n + 1 >= n_columns || at + 1 + len + sizeof(cut) > TRANSCRIPT_WORDS_BYTES) {
+        n_shown = utf8_encode(out_shown(character), shown);
+        if (n + 1 >= n_columns || at + 1 + n_shown + sizeof(cut) > TRANSCRIPT_WORDS_BYTES) {
             memcpy(out + at, cut, sizeof(cut));
             return;
         }
@@ -213,8 +216,8 @@ void transcript_words(char out[TRANSCRIPT_WORDS_BYTES], const char *text, size_t
             out[at++] = ' ';
             n++;
         }
-        memcpy(out + at, text, len);
-        at += len;
+        memcpy(out + at, shown, n_shown);
+        at += n_shown;
         n++;
         text += len;
         left -= len;

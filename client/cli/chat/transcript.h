@@ -28,7 +28,8 @@ bool transcript_layout_read(enum transcript_layout *out, const char *word);
 /* False when a write failed. */
 bool transcript_write(const Parley__V1__Conversation *c, enum transcript_layout layout, FILE *out);
 
-/* The beginning of a text as one line of at most n_columns characters, with "…" where it is cut. */
+/* The beginning of a text as one line of at most n_columns characters, with "…" where it is cut.
+ * Control characters are as out_shown shows them. */
 enum { TRANSCRIPT_WORDS_BYTES = 256 };
 void transcript_words(char out[TRANSCRIPT_WORDS_BYTES], const char *text, size_t n_columns);
 /* The same of the first message of a conversation, which is asked for; "" where it has none. */
