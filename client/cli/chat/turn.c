@@ -168,7 +168,7 @@ static void cli_turn_follow(struct cli_turn *x)
         .progress = on_progress, .piece = on_piece, .done = on_done, .end = on_end, .arg = x};
     struct parley_call *call;
     struct buf fresh;
-    bool has_asked = false;
+    bool has_asked = false, is_lost;
 
     x->sent_us = env_now_us(&env_real);
     call = parley_turn_start(x->channel, x->turn, &events);
@@ -186,8 +186,12 @@ static void cli_turn_follow(struct cli_turn *x)
         (void)poll(fds, 2, LOOK_MS);             /* a signal only ends the wait early */
         (void)!read(x->event_fd, &n, sizeof(n)); /* fails when there is nothing to clear */
         ended = has_ended(x);
-        tell_lost(x, !ended && parley_call_is_lost(call));
-        show_news(x, &fresh);
+        is_lost = !ended && parley_call_is_lost(call);
+        if (!is_lost)
+            tell_lost(x, false);
+        show_news(x, &fresh); /* what came before the loss stands above the word of it */
+        if (is_lost)
+            tell_lost(x, true);
         if (interrupt_take()) {
             x->was_stopped = true;
             if (has_asked) /* the second Ctrl-C */
