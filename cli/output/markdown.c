@@ -19,6 +19,7 @@ enum {
     FENCE_LENGTH = 3,    /* marks that begin a block of code */
     HEADING_MAX = 6,     /* '#'s */
     NUMBER_MAX = 9,      /* digits of a list's item */
+    TAB_STOP = 8,        /* columns */
     WIDE = 2,            /* columns of a character behind which a line may end */
     RUN_IS_EMPHASIS = 3, /* marks, at most */
 };
@@ -93,6 +94,18 @@ static void markdown_set_style(struct markdown *m, unsigned style)
     m->shown = style;
 }
 
+/* Shows a tab of prose: the columns up to the next stop, or up to the row's end. */
+static void markdown_put_tab(struct markdown *m)
+{
+    const size_t from = m->column + m->n_spaces, to = from + TAB_STOP - from % TAB_STOP;
+
+    if (from < m->width) /* else the row ends before them */
+        markdown_out_spaces(m, m->n_spaces);
+    markdown_out(m, "\t", 1);
+    m->column = to < m->width ? to : m->width;
+    m->n_spaces = 0;
+}
+
 /* Shows a character in the style of the text. */
 static void markdown_put(struct markdown *m, uint32_t character)
 {
@@ -103,12 +116,16 @@ static void markdown_put(struct markdown *m, uint32_t character)
     if (character == ' ' || (character == '\t' && !is_verbatim)) {
         markdown_end_word(m);
         m->is_mid_word = false;
-        m->n_spaces++;
+        if (character == ' ')
+            m->n_spaces++;
+        else
+            markdown_put_tab(m);
         return;
     }
     character = out_shown(character);
-    width = character == '\t' ? (int)(8 - (m->column + m->n_spaces + m->word_width) % 8)
-                              : wcwidth((wchar_t)character);
+    width = character == '\t'
+                ? (int)(TAB_STOP - (m->column + m->n_spaces + m->word_width) % TAB_STOP)
+                : wcwidth((wchar_t)character);
     markdown_set_style(m, m->style);
     markdown_hold(m, bytes, utf8_encode(character, bytes));
     m->word_width += width > 0 ? (size_t)width : 0;

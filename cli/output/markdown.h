@@ -1,6 +1,7 @@
 /* Shows Markdown at a terminal while the Markdown still arrives: headings, emphasis, lists, quotes
  * and code get a style, and words wrap at the terminal's edge. Each character is shown, the marks
- * of Markdown too, so that a copied text is the text that was sent. */
+ * of Markdown too, so that a copied text is the text that was sent, but for the spaces at the ends
+ * of lines, and those between words that a row's end stands for. */
 #ifndef CLI_OUTPUT_MARKDOWN_H
 #define CLI_OUTPUT_MARKDOWN_H
 

@@ -118,6 +118,11 @@ START_TEST(words_wrap)
     check_shown("abcdefghijkl mno", 5, "abcdefghijkl\nmno");
     check_shown("| one | two three |", 9, "| one | two three |");
     check_shown("```\none two three\n```", 9, "<2>```<>\n<36>one two three<>\n<2>```<>");
+    check_shown("a\tb\tc", 80, "a\tb\tc");
+    check_shown("a \tb c", 10, "a \tb\nc");
+    check_shown("ab\tcd\tef", 9, "ab\t\ncd\t\nef");
+    check_shown("ab\tc\te", 12, "ab\tc\t\ne");
+    check_shown("\tab cd", 12, "\tab\ncd");
     check_shown("世界世界世界", 5, "世界\n世界\n世界");
     check_shown("grüße мир", 9, "grüße мир");
     check_shown("grüße мир", 8, "grüße\nмир");
@@ -151,8 +156,9 @@ static size_t drawn(uint32_t *draw, size_t n)
  * style is left at the end. */
 START_TEST(no_character_is_lost)
 {
-    static const char *const pieces[] = {"*",  "**",  "_", "`", "```", "#", "-",  " ",    "\n", "|",
-                                         "1.", "~~~", "a", "b", "\\",  "é", "世", "word", "  "};
+    static const char *const pieces[] = {"*",  "**", "_",  "`",    "```", "#", "-",
+                                         " ",  "\n", "|",  "1.",   "~~~", "a", "b",
+                                         "\\", "é",  "世", "word", "  ",  "\t"};
     uint32_t draw = 0;
 
     for (int round = 0; round < 2000; round++) {
