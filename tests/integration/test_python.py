@@ -611,6 +611,20 @@ class Faulty:
         return "kept"
 
 
+@parley.agent("unsaved", save_every=1)
+class Unsaved:
+    def observe(self, messages):
+        self.text = messages[-1].text
+
+    def act(self):
+        return self.text
+
+    def save(self):
+        if self.text == "raises":
+            raise RuntimeError("no room")
+        return self.text  # no bytes
+
+
 def test_faults():
     """What an agent raises: a trace at the worker from the agent's own code on, a line for the client, and only this turn fails."""
     heard = io.StringIO()
@@ -641,6 +655,15 @@ def test_faults():
         for _ in range(2):  # the worker goes on
             refused(lambda: server.open("faulty", "none").ask("well"), "INTERNAL", "ValueError: no such system: none")
         assert "test_python.py" in heard.getvalue() and server.open("faulty").ask("well").text == "well"
+        serve(Unsaved, daemon.address)
+        attached(server, "unsaved")
+        chats = [server.open("unsaved") for _ in range(2)]
+        for chat, what, words in zip(chats, ("raises", "texts"), ("RuntimeError: no room", "TypeError: "), strict=True):
+            assert chat.ask(what).text == what
+            until("it says that it has not saved", lambda words=words: "parley: 'unsaved' failed:\n" in heard.getvalue() and words in heard.getvalue())
+        for chat in chats:
+            assert chat.ask("again").text == "again", "the worker goes on"
+        assert heard.getvalue().count("serving 'unsaved'") == 1
 
 
 def test_names():

@@ -156,10 +156,18 @@ class Worker:
         elif what == "close":
             self.clones.pop(order.close.clone, None)
         elif what == "save":
-            clone = self.clones[order.save.clone]
-            state = (clone.agent if clone.before is None else clone.before).save()
-            return pb.AgentsAttachRequest(state=pb.AgentState(clone=order.save.clone, state=state))
+            return self.saved(order.save.clone)
         return None  # a cancel order needs no action
+
+    def saved(self, name: int) -> pb.AgentsAttachRequest | None:
+        """Returns a clone's state; None if it cannot be saved: another worker then gets the turns again."""
+        clone = self.clones[name]
+        try:
+            state = (clone.agent if clone.before is None else clone.before).save()
+            return pb.AgentsAttachRequest(state=pb.AgentState(clone=name, state=state))
+        except Exception as e:
+            told(self.name, e)
+            return None
 
     @staticmethod
     def fit(make: Callable[[], Any]) -> Any:
