@@ -8,8 +8,12 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/utf8.h"
 
-enum { PARLEYD_PORT = 8001 };
+enum {
+    PARLEYD_PORT = 8001,
+    WORDS_BYTES = 160, /* shown of what gRPC says, where the cause is not known */
+};
 
 /* --- addresses --- */
 
@@ -186,6 +190,35 @@ static const struct cause *find_cause(const char *text, bool is_tls)
     return &connection_lost;
 }
 
+/* What gRPC says where a connection was there and was lost. */
+static const char *const losses[] = {
+    "Socket closed", "Connection reset by peer",
+    "Broken pipe",   "ndpoint read failed",
+    "GOAWAY",        "Cancelling all calls",
+    "imed out",      "keepalive",
+    "RST_STREAM",    "Unwrap failed",
+};
+
+static bool tells_loss(const char *text)
+{
+    for (size_t i = 0; i < sizeof(losses) / sizeof(losses[0]); i++)
+        if (strstr(text, losses[i]) != NULL)
+            return true;
+    return *text == '\0';
+}
+
+/* Words that no row knows may be a proxy's: they stand behind the sentence, in one line. */
+static void add_words(struct parley_error *err, const char *text)
+{
+    const size_t len = strnlen(text, WORDS_BYTES), at = strlen(err->text);
+
+    (void)snprintf(err->text + at, sizeof(err->text) - at, " (gRPC: %.*s)",
+                   (int)utf8_complete_len(text, len), text); /* it fits */
+    for (char *c = err->text + at; *c != '\0'; c++)
+        if (iscntrl((unsigned char)*c))
+            *c = ' ';
+}
+
 static void say_cause(struct parley_error *err, const struct cause *cause, const char *address)
 {
     (void)snprintf(err->text, sizeof(err->text), "%s%.150s%s", cause->before, address,
@@ -195,7 +228,12 @@ static void say_cause(struct parley_error *err, const struct cause *cause, const
 
 void reach_explain(struct parley_error *err, const char *address, bool is_tls)
 {
-    say_cause(err, find_cause(err->text, is_tls), address);
+    const struct cause *cause = find_cause(err->text, is_tls);
+    const struct parley_error before = *err;
+
+    say_cause(err, cause, address);
+    if (cause == &connection_lost && !tells_loss(before.text))
+        add_words(err, before.text);
 }
 
 void reach_explain_silence(struct parley_error *err, const char *address)

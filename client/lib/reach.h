@@ -18,7 +18,8 @@ bool reach_address(char out[REACH_ADDRESS_SIZE], const char *address, struct par
 
 /* Explains the failure of a call to which no server has answered. err->text is gRPC's text; it
  * becomes one sentence about the address. err->reason becomes the cause; CONNECTION_LOST if the
- * text names none that prevents a connection. err->status stays. */
+ * text names none that prevents a connection: words that are not known stand behind the sentence,
+ * as "(gRPC: no healthy upstream)" of a proxy. err->status stays. */
 void reach_explain(struct parley_error *err, const char *address, bool is_tls);
 /* The same for a call that ended by its deadline, without a word from anybody. */
 void reach_explain_silence(struct parley_error *err, const char *address);

@@ -4,6 +4,7 @@ and nothing of gRPC's log is seen. What waiting cannot change is said at once; w
 usage: test_reach.py PARLEYD PARLEY REACH_CALLS
 """
 import asyncio
+import concurrent.futures
 import hashlib
 import logging
 import os
@@ -18,6 +19,7 @@ import time
 
 import cable
 import children
+import grpc
 
 PACKAGE = os.environ["PARLEY_PACKAGE"]  # made by venv.sh
 sys.path.insert(0, PACKAGE)
@@ -142,6 +144,23 @@ def key_missing(folder):
     assert "a character that no key has" in e.message and "a key\n" not in e.message, e
 
 
+def words_of_a_proxy():
+    """A proxy's own words that no row knows stand behind the sentence, in one line and cut."""
+    words = "no healthy upstream.\n" + "é" * 100
+
+    class Proxy(grpc.GenericRpcHandler):
+        def service(self, details):
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: context.abort(grpc.StatusCode.UNAVAILABLE, words))
+
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2), [Proxy()])
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    sentence = reach.LOST[1].format(address) + " (gRPC: no healthy upstream. " + "é" * 69 + ")"
+    said, _ = of_program(address, None, 0.6)
+    assert of_python(address, None) == of_library(address, None, 0.6) == ("CONNECTION_LOST", said) == ("CONNECTION_LOST", sentence), said
+    server.stop(None).wait()
+
+
 def silent():
     """Somebody takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
@@ -241,6 +260,7 @@ def main():
         key_missing(folder)
         waiting(folder)
         served(folder)
+    words_of_a_proxy()
     silent()
     lost()
 

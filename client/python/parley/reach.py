@@ -53,6 +53,9 @@ TEXTS = (
     ("ndpoint read failed", TLS_WANTED, CERTIFICATE_WANTED),
     ("Unwrap failed", CERTIFICATE_WANTED, CERTIFICATE_WANTED),
 )
+LOSSES = ("Socket closed", "Connection reset by peer", "Broken pipe", "ndpoint read failed", "GOAWAY", "Cancelling all calls", "imed out", "keepalive",
+          "RST_STREAM", "Unwrap failed")  # what gRPC says where a connection was there and was lost
+WORDS_BYTES = 160  # shown of what gRPC says, where the cause is not known
 FINAL = frozenset(cause[0] for row in TEXTS for cause in row[1:] if cause[2])
 
 
@@ -92,3 +95,12 @@ def cause_of(text: str, is_tls: bool) -> Cause:
     if not any(word in text for word in ("connect", "DNS", "resolving", "http2 header", "client channel")):
         return LOST
     return next((with_tls if is_tls else without for part, without, with_tls in TEXTS if part in text), LOST)
+
+
+def sentence_of(cause: Cause, text: str, address: str) -> str:
+    """Returns the cause's sentence. Words that are not known, as a proxy's, stand behind it, in one line."""
+    sentence = cause[1].format(address)
+    if cause is not LOST or not text or any(part in text for part in LOSSES):
+        return sentence
+    words = re.sub(r"[\x00-\x1f\x7f]", " ", text.encode()[:WORDS_BYTES].decode(errors="ignore"))
+    return f"{sentence} (gRPC: {words})"

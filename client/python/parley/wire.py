@@ -58,8 +58,8 @@ def error_of(failure: Any, address: str = "the daemon's address", is_tls: bool =
             return Error(code, detail.message, detail.reason, detail.field, detail.retry_after_ms / 1000)
     if code != "UNAVAILABLE" and "http2 header with status" not in message:
         return Error(code, message)
-    reason, sentence, _ = reach.cause_of(message, is_tls)
-    return Error(code, sentence.format(address), reason)
+    cause = reach.cause_of(message, is_tls)
+    return Error(code, reach.sentence_of(cause, message, address), cause[0])
 
 
 def channel_arguments(tls: Tls) -> tuple[Any, list[tuple[str, int]]]:
