@@ -34,7 +34,10 @@ struct conversation_list {
 
 enum {
     WORDS_COLUMNS = 40,
-    MAX_WORDED = 1000, /* rows of which the first words are asked for */
+    LISTED = 50, /* conversations, unless --limit says how many */
+    /* Rows of which the first words are asked for: the server reads such a conversation into memory
+     * if it is only stored. */
+    MAX_WORDED = LISTED,
 };
 
 static const struct option_row conversations_rows[] = {
@@ -321,7 +324,7 @@ enum exit_code conversations_run(const struct verb *verb, int argc, char **argv)
 {
     struct conversation_list c = {.verb = verb,
                                   .connection = connection_defaults(),
-                                  .limit = 50,
+                                  .limit = LISTED,
                                   .at_turn = PARLEY_ALL_TURNS};
     const struct option_group groups[] = {{conversations_rows, &c, NULL},
                                           {connection_rows, &c.connection, NULL}};
