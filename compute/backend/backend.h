@@ -282,6 +282,8 @@ struct backend_type {
     void (*kv_conv)(struct backend *b, struct kv *kv, size_t layer, const struct weight *taps,
                     size_t n_taps, const struct buffer *x, const struct attend_row *rows,
                     size_t n_rows, struct buffer *out);
+    /* x = what of it lies above its row's mean + times * its standard deviation, else 0 */
+    void (*cut)(struct backend *b, float times, size_t n, size_t width, struct buffer *x);
     /* x = value */
     void (*fill)(struct backend *b, float value, size_t n, size_t width, struct buffer *x);
 

@@ -75,4 +75,19 @@ static inline void gates_layer_norm(const float *x, const float *gain, const flo
     }
 }
 
+/* What of a row lies above its mean + times * its standard deviation, else 0. */
+static inline void gates_cut(float times, size_t width, float *x)
+{
+    float sums[SCALAR_LANES] = {0}, squares[SCALAR_LANES] = {0}, mean, least;
+
+    for (size_t i = 0; i < width; i++)
+        sums[i % SCALAR_LANES] += x[i];
+    mean = scalar_sum_lanes(sums) / (float)width;
+    for (size_t i = 0; i < width; i++)
+        squares[i % SCALAR_LANES] += (x[i] - mean) * (x[i] - mean);
+    least = mean + times * sqrtf(scalar_sum_lanes(squares) / (float)width);
+    for (size_t i = 0; i < width; i++)
+        x[i] = x[i] > least ? x[i] - least : 0.0f;
+}
+
 #endif

@@ -303,6 +303,7 @@ const struct backend_type cpu_backend = {
     .activate = cpu_activate,
     .copy_columns = cpu_copy_columns,
     .kv_conv = cpu_kv_conv,
+    .cut = cpu_cut,
     .fill = cpu_fill,
     .gather = cpu_gather,
     .state = &cpu_state_ops,

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "compute/backend/gates.h"
 #include "compute/cpu/parts.h"
 
 /* Less is not worth sharing: of numbers that are computed, and of those that are copied. */
@@ -100,6 +101,22 @@ static void gate_fill_piece(void *arg, size_t begin, size_t end)
 
     for (size_t i = begin * w->width; i < end * w->width; i++)
         w->to[i] = w->value;
+}
+
+static void gate_cut_piece(void *arg, size_t begin, size_t end)
+{
+    const struct gate_work *w = arg;
+
+    for (size_t i = begin; i < end; i++)
+        gates_cut(w->value, w->width, w->to + i * w->width);
+}
+
+void cpu_cut(struct backend *b, float times, size_t n, size_t width, struct buffer *x)
+{
+    struct gate_work w = {
+        .cpu = to_cpu(b), .width = width, .value = times, .to = cpu_written(x, n, width)};
+
+    gate_run(to_cpu(b), n, gate_cut_piece, &w);
 }
 
 void cpu_fill(struct backend *b, float value, size_t n, size_t width, struct buffer *x)

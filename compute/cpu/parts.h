@@ -194,6 +194,7 @@ void cpu_activate(struct backend *b, enum activation kind, const struct buffer *
                   size_t width, struct buffer *x);
 void cpu_copy_columns(struct backend *b, const struct buffer *in, size_t in_stride, size_t in_at,
                       size_t n, size_t width, struct buffer *out, size_t out_stride, size_t out_at);
+void cpu_cut(struct backend *b, float times, size_t n, size_t width, struct buffer *x);
 void cpu_fill(struct backend *b, float value, size_t n, size_t width, struct buffer *x);
 
 /* rope.c */

@@ -223,8 +223,11 @@ static enum status write_query_scale(const struct hf_model *m, struct hf_keys *k
 {
     const bool is_27b = m->n_layers == 46 || m->n_layers == 62;
     double scalar = 0;
-    enum status rc = hf_config_f64(&scalar, m->family, config, "query_pre_attn_scalar", err);
+    enum status rc;
 
+    if (m->family->has_streams) /* its scores are not divided */
+        return STATUS_OK;
+    rc = hf_config_f64(&scalar, m->family, config, "query_pre_attn_scalar", err);
     if (rc != STATUS_OK)
         return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
     if (!(scalar > 0))
@@ -450,6 +453,22 @@ static enum status widen_network(uint64_t *ffn_width, const json_t *config, stru
     return STATUS_OK;
 }
 
+/* A number, or a list of one for each layer, all alike. */
+static enum status read_size_of_all(uint64_t *out, const struct hf_family *f, const json_t *config,
+                                    const char *name, uint64_t max, struct error *err)
+{
+    const char *const names[] = {name, NULL};
+    enum status rc;
+
+    if (!json_is_array(json_object_get(config, name)))
+        return hf_config_size(out, f, config, name, max, err);
+    rc = read_named_size(out, f, config, names, err);
+    if (rc == STATUS_OK && (*out == 0 || *out > max))
+        return error_set(err, STATUS_DATA_LOSS, "key '%s' is %llu, it must be from 1 to %llu", name,
+                         (unsigned long long)*out, (unsigned long long)max);
+    return rc;
+}
+
 static enum status read_hf_sizes(struct hf_model *m, uint64_t *ret_ffn_width, uint64_t *ret_vocab,
                                  const json_t *config, struct error *err)
 {
@@ -479,8 +498,7 @@ static enum status read_hf_sizes(struct hf_model *m, uint64_t *ret_ffn_width, ui
             if (m->n_layers > 0 && m->n_layers <= HF_LAYERS_MAX)
                 continue;
         }
-        rc = hf_config_size(sizes[i].out, m->family, config, sizes[i].name, sizes[i].max, err);
-
+        rc = read_size_of_all(sizes[i].out, m->family, config, sizes[i].name, sizes[i].max, err);
         if (rc != STATUS_OK)
             return rc;
     }
@@ -546,6 +564,7 @@ static enum status write_hf_layers(struct hf_model *m, struct hf_keys *keys, con
     if (m->family->has_two_heads)
         return hf_two_heads_read(m, &window_dim, keys, config, ffn_width, err);
     if ((rc = hf_chunks_read(m, keys, config, err)) != STATUS_OK ||
+        (rc = hf_streams_read(m, keys, config, err)) != STATUS_OK ||
         (rc = hf_latent_read(m, keys, config, err)) != STATUS_OK ||
         (rc = hf_state_read(m, keys, config, err)) != STATUS_OK ||
         (rc = hf_mamba_read(m, keys, config, err)) != STATUS_OK)

@@ -46,6 +46,22 @@ enum { SHOWN_MAX = 40 };
 #define DEEPSEEK                                                                \
     .architecture = "deepseek2", .activation = "silu", .names = names_deepseek, \
     .has_experts = true, .has_latent = true, .has_later_layers = true
+#define GEMMA3N                                                                        \
+    .architecture = "gemma3n", .activation = GEMMA_ACTIVATION, .names = names_gemma3n, \
+    .is_tied = true, .has_streams = true, .window = HF_WINDOW_KEY,                     \
+    .defaults = {{"rms_norm_eps", 1e-6},                                               \
+                 {"head_dim", 256},                                                    \
+                 {"num_attention_heads", 8},                                           \
+                 {"num_key_value_heads", 2},                                           \
+                 {"vocab_size", 262400},                                               \
+                 {"max_position_embeddings", 32768},                                   \
+                 {"rope_theta", 1e6},                                                  \
+                 {"intermediate_size", 16384},                                         \
+                 {"sliding_window", 512},                                              \
+                 {"hidden_size_per_layer_input", 256},                                 \
+                 {"num_kv_shared_layers", 15},                                         \
+                 {"altup_num_inputs", 4},                                              \
+                 {"final_logit_softcapping", 30}}
 #define LLAMA4                                                                                  \
     .architecture = "llama4", .activation = "silu", .names = names_llama4, .has_experts = true, \
     .has_chunks = true, .dense_width = "intermediate_size_mlp",                                 \
@@ -286,6 +302,24 @@ static const struct hf_name names_gemma4[] = {
     {.from = "router.per_expert_scale", .to = "ffn_down_exps.scale"},
     {.from = "experts.gate_up_proj", .to = "ffn_gate_exps.weight", .kind = HF_SLAB_GATE_UP},
     {.from = "experts.down_proj", .to = "ffn_down_exps.weight", .kind = HF_SLAB},
+    {0},
+};
+
+static const struct hf_name names_gemma3n[] = {
+    {.from = "post_attention_layernorm", .to = "post_attention_norm"},
+    {.from = "pre_feedforward_layernorm", .to = "ffn_norm"},
+    {.from = "post_feedforward_layernorm", .to = "post_ffw_norm"},
+    {.from = "per_layer_input_gate", .to = "inp_gate"},
+    {.from = "per_layer_projection", .to = "proj"},
+    {.from = "post_per_layer_input_norm", .to = "post_norm"},
+    {.from = "laurel.linear_left", .to = "laurel_l"},
+    {.from = "laurel.linear_right", .to = "laurel_r"},
+    {.from = "laurel.post_laurel_norm", .to = "laurel_post_norm"},
+    {.from = "altup.correct_output_scale", .to = "altup_correct_scale.weight"},
+    {.from = "altup.correction_coefs", .to = "altup_correct_coef"},
+    {.from = "altup.prediction_coefs", .to = "altup_predict_coef"},
+    {.from = "altup.modality_router", .to = "altup_router"},
+    {.from = "altup.router_norm", .to = "altup_router_norm"},
     {0},
 };
 
@@ -694,6 +728,8 @@ static const struct hf_family families[] = {
      .has_experts = true,
      QWEN_STATE,
      .defaults = {{"num_key_value_heads", 2}, {"num_experts_per_tok", 10}, STATE_DEFAULTS}},
+    {.model_type = "gemma3n_text", GEMMA3N},
+    {.model_type = "gemma3n", .nested_type = "gemma3n_text", GEMMA3N},
     {.model_type = "gemma4_text", GEMMA4},
     {.model_type = "gemma4", .nested_type = "gemma4_text", GEMMA4},
     {.model_type = "deepseek_v3",

@@ -1,5 +1,6 @@
 /* Layers of config.json that are not of the common kind: latent keys and values (DeepSeek), a state
  * in the place of attention (Qwen3.5, Granite 4), heads of two widths (Gemma 4). */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -357,6 +358,84 @@ enum status hf_chunks_read(const struct hf_model *m, struct hf_keys *keys, const
     hf_key_u64(keys, ".attention.temperature_length", every);
     hf_key_u64(keys, ".expert_feed_forward_length", width);
     return STATUS_OK;
+}
+
+/* --- streams --- */
+
+/* So many standard deviations above the mean lie all but `part` of a normal distribution. */
+static double deviations_of(double part)
+{
+    double low = -9, high = 9;
+
+    for (int i = 0; i < 100; i++) {
+        const double middle = (low + high) / 2;
+
+        if (erfc(-middle / M_SQRT2) / 2 < part)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* A part of what networks' gates make that becomes 0, of each layer; 0: nothing is cut. */
+static enum status write_cuts(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                              struct error *err)
+{
+    static const char name[] = "activation_sparsity_pattern";
+    const json_t *parts = json_object_get(config, name), *one;
+    const uint64_t n_cut = m->n_layers > 10 ? 10 : 0; /* where the key is absent */
+    size_t i;
+
+    if (json_is_array(parts) && json_array_size(parts) != m->n_layers)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "key '%s' has %zu entries, it must have %llu, one for each layer", name,
+                         json_array_size(parts), (unsigned long long)m->n_layers);
+    for (i = 0; i < json_array_size(parts); i++) {
+        one = json_array_get(parts, i);
+        if (!json_is_number(one) || !(json_number_value(one) >= 0) || !(json_number_value(one) < 1))
+            return error_set(err, STATUS_DATA_LOSS,
+                             "key '%s' has an entry that is not a number from 0 to less than 1",
+                             name);
+    }
+    hf_key_floats(keys, ".activation_sparsity_scale", m->n_layers);
+    for (i = 0; i < m->n_layers; i++) {
+        const double part = json_is_array(parts) ? json_number_value(json_array_get(parts, i))
+                                                 : (i < n_cut ? 0.95 : 0);
+
+        hf_item_float(keys, part > 0 ? deviations_of(part) : -INFINITY);
+    }
+    return STATUS_OK;
+}
+
+enum status hf_streams_read(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                            struct error *err)
+{
+    const struct hf_family *f = m->family;
+    double n = 0, active = 0, n_sharing = 0, own = 0;
+
+    if (!f->has_streams)
+        return STATUS_OK;
+    if (hf_config_f64(&n, f, config, "altup_num_inputs", err) == STATUS_DATA_LOSS ||
+        hf_config_f64(&active, f, config, "altup_active_idx", err) == STATUS_DATA_LOSS ||
+        hf_config_f64(&n_sharing, f, config, "num_kv_shared_layers", err) == STATUS_DATA_LOSS ||
+        hf_config_f64(&own, f, config, "hidden_size_per_layer_input", err) == STATUS_DATA_LOSS)
+        return STATUS_DATA_LOSS;
+    if (!(n >= 2 && n <= 4) || active != 0 ||
+        json_is_false(json_object_get(config, "altup_correct_scale")))
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "keys 'altup_num_inputs', 'altup_active_idx' and 'altup_correct_scale' "
+                         "are not 2 to 4, 0 and true: not supported");
+    if (!(n_sharing >= 0 && n_sharing < (double)m->n_layers) || !(own >= 1 && own <= HF_WIDTH_MAX))
+        return error_set(err, STATUS_DATA_LOSS,
+                         "keys 'num_kv_shared_layers' and 'hidden_size_per_layer_input' are %g "
+                         "and %g",
+                         n_sharing, own);
+    hf_key_u64(keys, ".altup.num_inputs", (uint64_t)n);
+    hf_key_u64(keys, ".altup.active_idx", 0);
+    hf_key_u64(keys, ".attention.shared_kv_layers", (uint64_t)n_sharing);
+    hf_key_u64(keys, ".embedding_length_per_layer_input", (uint64_t)own);
+    return write_cuts(m, keys, config, err);
 }
 
 /* --- heads of two widths --- */

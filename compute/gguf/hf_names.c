@@ -31,6 +31,12 @@ static const struct hf_name whole_names[] = {
     {.from = "model.embed_tokens_per_layer.weight", .to = "per_layer_token_embd.weight"},
     {.from = "model.per_layer_model_projection.weight", .to = "per_layer_model_proj.weight"},
     {.from = "model.per_layer_projection_norm.weight", .to = "per_layer_proj_norm.weight"},
+    {.from = "model.altup_projections.0.weight", .to = "altup_proj.0.weight"},
+    {.from = "model.altup_projections.1.weight", .to = "altup_proj.1.weight"},
+    {.from = "model.altup_projections.2.weight", .to = "altup_proj.2.weight"},
+    {.from = "model.altup_unembed_projections.0.weight", .to = "altup_unembd_proj.0.weight"},
+    {.from = "model.altup_unembed_projections.1.weight", .to = "altup_unembd_proj.1.weight"},
+    {.from = "model.altup_unembed_projections.2.weight", .to = "altup_unembd_proj.2.weight"},
 };
 
 static const struct hf_name layer_names[] = {

@@ -174,6 +174,7 @@ struct hf_family {
     bool rotates;                /* an encoder's queries and keys */
     uint64_t n_unused_positions; /* at the begin of an encoder's table */
     bool has_two_heads;          /* those of layers with a window are of another width */
+    bool has_streams;            /* beside the residual one */
     bool has_chunks;             /* windows are chunks, of the layers that are rotated */
     bool yarn_is_exact;          /* truncate: false */
     bool window_is_optional; /* there is one only where use_sliding_window or layer_types say so */
@@ -225,6 +226,10 @@ enum status hf_two_heads_read(struct hf_model *m, uint64_t *ret_window_dim, stru
 /* Layers whose attention is in chunks, and how their heads are normed and scaled. */
 enum status hf_chunks_read(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
                            struct error *err) MUST_CHECK;
+
+/* Streams beside the residual one, embeddings of each layer, and where networks are cut. */
+enum status hf_streams_read(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                            struct error *err) MUST_CHECK;
 
 /* hf_factors.c */
 

@@ -70,6 +70,9 @@ static const struct {
     {"rope.dimension_count_swa", RULE_UNKNOWN, KEYS_WINDOW_HEADS},
     {"attention.shared_kv_layers", RULE_ZERO, KEYS_SHARED_KV},
     {"embedding_length_per_layer_input", RULE_ZERO, KEYS_LAYER_EMBEDDINGS},
+    {"altup.num_inputs", RULE_UNKNOWN, KEYS_STREAMS},
+    {"altup.active_idx", RULE_UNKNOWN, KEYS_STREAMS},
+    {"activation_sparsity_scale", RULE_UNKNOWN, KEYS_STREAMS},
     {"shortconv.l_cache", RULE_UNKNOWN, KEYS_CONVOLUTION},
     {"ssm.conv_kernel", RULE_UNKNOWN, KEYS_STATE},
     {"ssm.groups_values", RULE_UNKNOWN, KEYS_STATE}, /* of a folder of transformers */

@@ -1,7 +1,9 @@
 #include "compute/model/layer_embeddings.h"
 
 #include <math.h>
+#include <stdlib.h>
 
+#include "base/alloc.h"
 #include "compute/model/state.h"
 
 enum status layer_embeddings_open_weights(struct transformer *m, struct error *err)
@@ -17,6 +19,8 @@ enum status layer_embeddings_open_weights(struct transformer *m, struct error *e
         if (rc == STATUS_OK)
             rc = m->backend->type->weight_open(m->backend, t, &m->embeddings.weights[i], err);
         m->weight_bytes += rc == STATUS_OK ? t->size_bytes : 0;
+        if (rc == STATUS_OK && i == LAYER_EMBEDDING_TABLE)
+            m->embeddings.n_rows = t->n_rows;
     }
     return rc;
 }
@@ -44,6 +48,9 @@ enum status layer_embeddings_open_tables(struct transformer *m, struct error *er
                  {&e->gate, s->embedding_width},
                  {&e->out, s->width}};
 
+    e->ids = s->embedding_width > 0 ? try_alloc(n, sizeof(*e->ids)) : NULL;
+    if (s->embedding_width > 0 && e->ids == NULL)
+        return error_no_memory(err, n * sizeof(*e->ids), "the embeddings of layers");
     for (size_t i = 0; s->embedding_width > 0 && i < sizeof(rooms) / sizeof(rooms[0]); i++)
         if (state_open_buffer(m, rooms[i].out, n, rooms[i].width, err) != STATUS_OK)
             return err->status;
@@ -59,6 +66,8 @@ void layer_embeddings_close_tables(struct transformer *m)
         m->backend->type->buffer_close(m->backend, *all[i]);
         *all[i] = NULL;
     }
+    free(e->ids);
+    e->ids = NULL;
 }
 
 void layer_embeddings_begin(struct transformer *m, size_t n, const struct buffer *x)
@@ -74,7 +83,9 @@ void layer_embeddings_begin(struct transformer *m, size_t n, const struct buffer
     if (width == 0)
         return;
     e->n = n;
-    op->embed(m->backend, e->weights[LAYER_EMBEDDING_TABLE], m->ids, n, e->all);
+    for (size_t i = 0; i < n; i++)
+        e->ids[i] = (size_t)m->ids[i] < e->n_rows ? m->ids[i] : 0;
+    op->embed(m->backend, e->weights[LAYER_EMBEDDING_TABLE], e->ids, n, e->all);
     op->scale(m->backend, sqrtf((float)width), 0.0f, n, all, e->all);
     op->matmul(m->backend, &in, n, &projection, 1);
     op->scale(m->backend, 1.0f / sqrtf((float)s->width), 0.0f, n, all, e->projected);
@@ -83,8 +94,8 @@ void layer_embeddings_begin(struct transformer *m, size_t n, const struct buffer
     op->scale(m->backend, sqrtf(0.5f), 0.0f, n, all, e->all);
 }
 
-void layer_embeddings_add(struct transformer *m, size_t layer, const uint32_t *picks, size_t n,
-                          struct buffer *x)
+const struct buffer *layer_embeddings_make(struct transformer *m, size_t layer,
+                                           const uint32_t *picks, size_t n, const struct buffer *x)
 {
     const struct transformer_shape *s = &m->shape;
     const struct backend_type *op = m->backend->type;
@@ -97,7 +108,7 @@ void layer_embeddings_add(struct transformer *m, size_t layer, const uint32_t *p
     const struct input normed = {e->out, parts[PART_EMBEDDING_NORM], s->norm_eps};
 
     if (width == 0)
-        return;
+        return NULL;
     op->copy_columns(m->backend, e->all, all, layer * width, picks != NULL ? e->n : n, width,
                      e->own, width, 0);
     if (picks != NULL)
@@ -107,5 +118,14 @@ void layer_embeddings_add(struct transformer *m, size_t layer, const uint32_t *p
                  e->gate);
     op->matmul(m->backend, &gated, n, &out, 1);
     op->norm(m->backend, &normed, n, s->width, e->out);
-    op->add(m->backend, e->out, 1.0f, n, s->width, x);
+    return e->out;
+}
+
+void layer_embeddings_add(struct transformer *m, size_t layer, const uint32_t *picks, size_t n,
+                          struct buffer *x)
+{
+    const struct buffer *own = layer_embeddings_make(m, layer, picks, n, x);
+
+    if (own != NULL)
+        m->backend->type->add(m->backend, own, 1.0f, n, m->shape.width, x);
 }

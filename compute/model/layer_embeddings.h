@@ -21,7 +21,11 @@ void layer_embeddings_close_tables(struct transformer *m);
 
 /* Makes all layers' embeddings of m->ids [n], whose usual ones are x. */
 void layer_embeddings_begin(struct transformer *m, size_t n, const struct buffer *x);
-/* x [n][width] += the layer's. picks [n] are the rows of the call that x has; NULL: the first n. */
+/* What the layer's make of x [n][width], until the next call; NULL where there are none. picks [n]
+ * are the rows of the call that x has; NULL: the first n. */
+const struct buffer *layer_embeddings_make(struct transformer *m, size_t layer,
+                                           const uint32_t *picks, size_t n, const struct buffer *x);
+/* x [n][width] += that. */
 void layer_embeddings_add(struct transformer *m, size_t layer, const uint32_t *picks, size_t n,
                           struct buffer *x);
 

@@ -24,13 +24,15 @@ void network_run(struct transformer *m, const struct model_network *f, const str
     struct buffer *hidden = f->gate != NULL ? m->gated : m->upped;
     const struct input activated = {.x = hidden};
 
-    if (a->network == NETWORK_GATED) {
+    if (a->network == NETWORK_GATED && !f->cuts) {
         op->ffn(m->backend, in, n, &fused, out);
         return;
     }
     op->matmul(m->backend, in, n, inner, f->gate != NULL ? 2 : 1);
     network_add_bias(m, f->gate_bias, n, m->gated);
     network_add_bias(m, f->up_bias, n, m->upped);
+    if (f->cuts)
+        op->cut(m->backend, f->cut, n, f->hidden, m->gated);
     op->activate(m->backend, a->network == NETWORK_CLAMPED ? ACTIVATION_CLAMPED : a->activation,
                  f->gate != NULL ? m->upped : NULL, n, f->hidden, hidden);
     if (stores)

@@ -14,6 +14,7 @@
 #include "compute/model/layer_embeddings.h"
 #include "compute/model/recurrent.h"
 #include "compute/model/state.h"
+#include "compute/model/streams.h"
 
 static enum status state_open_weight(struct transformer *m, struct weight **out,
                                      const struct tensor *t, struct error *err)
@@ -35,6 +36,9 @@ static void take_weights(struct transformer *m, struct transformer *from)
     m->norm_bias = from->norm_bias;
     memcpy(m->ones, from->ones, sizeof(m->ones));
     memcpy(m->embeddings.weights, from->embeddings.weights, sizeof(m->embeddings.weights));
+    m->embeddings.n_rows = from->embeddings.n_rows;
+    memcpy(m->streams.to, from->streams.to, sizeof(m->streams.to));
+    memcpy(m->streams.back, from->streams.back, sizeof(m->streams.back));
     m->own_head = from->own_head;
     m->head_bias = from->head_bias;
     m->weight_bytes = from->weight_bytes;
@@ -104,9 +108,10 @@ static enum status state_open_layer(struct transformer *m, size_t layer, struct 
             t.n_rows = 1;
         }
         if (rc == STATUS_OK && t.name != NULL && !experts_have_part((enum transformer_part)part) &&
-            !latent_has_part((enum transformer_part)part) && part != PART_LAYER_SCALE &&
+            !latent_has_part((enum transformer_part)part) &&
+            !streams_have_part((enum transformer_part)part) && part != PART_LAYER_SCALE &&
             !(part == PART_STATE_NORM && m->shape.arch->recurrence == RECURRENCE_SUM))
-            rc = part == PART_ROUTER
+            rc = part == PART_ROUTER || part == PART_STREAM_ROUTER
                      ? experts_open_router(m, &m->layers[layer].parts[part], &t, err)
                      : state_open_weight(m, &m->layers[layer].parts[part], &t, err);
     }
@@ -116,6 +121,8 @@ static enum status state_open_layer(struct transformer *m, size_t layer, struct 
         rc = latent_open_weights(m, &m->layers[layer].latent, layer, err);
     if (rc == STATUS_OK)
         rc = recurrent_open_weights(m, layer, err);
+    if (rc == STATUS_OK)
+        rc = streams_open_layer(m, layer, err);
     return rc == STATUS_OK ? read_layer_scale(m, layer, err) : rc;
 }
 
@@ -134,6 +141,7 @@ static enum status prepare_weights(struct transformer *m, struct error *err)
             return rc;
     if ((rc = open_all_ones(m, err)) != STATUS_OK ||
         (rc = layer_embeddings_open_weights(m, err)) != STATUS_OK ||
+        (rc = streams_open_weights(m, err)) != STATUS_OK ||
         (rc = transformer_embed_tensor(&embed, g, s, err)) != STATUS_OK ||
         (rc = state_open_weight(m, &m->embed, embed, err)) != STATUS_OK ||
         (rc = transformer_norm_tensor(&t, g, s, err)) != STATUS_OK ||
@@ -183,7 +191,7 @@ static size_t widest_network(const struct transformer_shape *s)
     size_t most = s->ffn_width > s->expert_width ? s->ffn_width : s->expert_width;
 
     most = most > s->shared_width ? most : s->shared_width;
-    return s->arch->network == NETWORK_GATED ? 0 : most;
+    return s->arch->network == NETWORK_GATED && s->n_streams == 0 ? 0 : most;
 }
 
 /* What only some architectures need. */
@@ -234,6 +242,8 @@ static enum status open_buffers(struct transformer *m, struct error *err)
         rc = layer_embeddings_open_tables(m, err);
     if (rc == STATUS_OK)
         rc = recurrent_open_tables(m, err);
+    if (rc == STATUS_OK)
+        rc = streams_open_tables(m, err);
     if (rc == STATUS_OK)
         rc = open_further_buffers(m, err);
     if (rc == STATUS_OK)
@@ -377,6 +387,7 @@ static void close_weights(struct transformer *m)
         experts_close_weights(m, &m->layers[layer].experts);
         latent_close_weights(m, &m->layers[layer].latent);
         recurrent_close_weights(m, layer);
+        streams_close_layer(m, layer);
         for (int part = 0; part < N_PARTS; part++)
             op->weight_close(m->backend, m->layers[layer].parts[part]);
     }
@@ -387,6 +398,7 @@ static void close_weights(struct transformer *m)
     op->weight_close(m->backend, m->ones[1]);
     m->ones[0] = m->ones[1] = NULL;
     layer_embeddings_close_weights(m);
+    streams_close_weights(m);
     op->weight_close(m->backend, m->own_head);
     op->weight_close(m->backend, m->head_bias);
     free(m->layers);
@@ -406,6 +418,7 @@ static void close_buffers(struct transformer *m)
     latent_close_tables(m);
     recurrent_close_tables(m);
     layer_embeddings_close_tables(m);
+    streams_close_tables(m);
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
         m->backend->type->buffer_close(m->backend, *buffers[i]);
         *buffers[i] = NULL;

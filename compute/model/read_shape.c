@@ -24,6 +24,7 @@ enum {
     MAX_FFN_WIDTH = 1 << 20,
     MAX_VOCAB = 1 << 24,
     MAX_CONTEXT = 1 << 24,
+    MAX_CUT = 100, /* standard deviations */
 };
 
 static enum status read_head_count(struct transformer_shape *s, const struct gguf *g,
@@ -447,6 +448,49 @@ static size_t ffn_width_of(const struct transformer_shape *s, const struct gguf 
     return width;
 }
 
+/* The streams beside the residual one, and where networks' gates are cut: minus infinity is
+ * nowhere. */
+static enum status read_streams(struct transformer_shape *s, const struct gguf *g,
+                                struct error *err)
+{
+    const struct tensor *left;
+    size_t active = 0, len;
+    char key[ARCH_KEY_MAX];
+    enum status rc;
+
+    if ((s->arch->keys & KEYS_STREAMS) == 0)
+        return STATUS_OK;
+    if ((rc = numbers_read_size(&s->n_streams, g, s->arch, "altup.num_inputs", SHAPE_MAX_STREAMS,
+                                err)) != STATUS_OK ||
+        (rc = numbers_read_optional_count(&active, g, s->arch, "altup.active_idx",
+                                          SHAPE_MAX_STREAMS, err)) != STATUS_OK ||
+        (rc = gguf_tensor(g, "blk.0.laurel_l.weight", &left, err)) != STATUS_OK)
+        return rc;
+    s->laurel_rank = left->n_rows;
+    if (active != 0 || s->n_streams < 2 || s->embedding_width == 0 || s->laurel_rank > MAX_WIDTH)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "%s: %zu streams, of which the layers run number %zu, with embeddings of "
+                         "%zu and a product of rank %zu beside attention: not supported",
+                         gguf_path(g), s->n_streams, active, s->embedding_width, s->laurel_rank);
+    if (gguf_array_len(g, arch_key(key, s->arch, "activation_sparsity_scale"), &len, err) !=
+        STATUS_OK)
+        return err->status == STATUS_NOT_FOUND ? STATUS_OK : err->status;
+    for (size_t i = 0; i < s->n_layers; i++) {
+        double cut = 0;
+
+        if ((rc = gguf_array_f64(g, key, i, &cut, err)) != STATUS_OK)
+            return rc;
+        if (isnan(cut) || cut > MAX_CUT || (cut < -MAX_CUT && !isinf(cut)))
+            return error_set(err, STATUS_DATA_LOSS,
+                             "%s: key '%s' has the number %g for layer %zu, it must be from -%d "
+                             "to %d, or minus infinity",
+                             gguf_path(g), key, cut, i, MAX_CUT, MAX_CUT);
+        s->layers[i].cuts = !isinf(cut);
+        s->layers[i].cut = (float)cut;
+    }
+    return STATUS_OK;
+}
+
 /* What each layer has; all else is read. */
 static enum status read_each_layer(struct transformer_shape *s, const struct gguf *g,
                                    struct error *err)
@@ -535,8 +579,10 @@ static enum status read_numbers(struct transformer_shape *s, const struct gguf *
     if ((rc = read_each_layer(s, g, err)) != STATUS_OK)
         return rc;
     read_parallel(s, g);
-    rc = read_norms_rotated(s, g, err);
-    return rc == STATUS_OK ? read_vocab_size(s, g, err) : rc;
+    if ((rc = read_norms_rotated(s, g, err)) != STATUS_OK ||
+        (rc = read_streams(s, g, err)) != STATUS_OK)
+        return rc;
+    return read_vocab_size(s, g, err);
 }
 
 static enum status shape_check_tensors(const struct transformer_shape *s, const struct gguf *g,
@@ -555,6 +601,9 @@ static enum status shape_check_tensors(const struct transformer_shape *s, const 
     for (int part = 0; s->embedding_width > 0 && part < N_LAYER_EMBEDDINGS; part++)
         if ((rc = transformer_layer_embedding_tensor(&t, g, s, (enum layer_embedding_part)part,
                                                      err)) != STATUS_OK)
+            return rc;
+    for (size_t i = 2; i < 2 * s->n_streams; i++)
+        if ((rc = transformer_stream_tensor(&part_of, g, s, i / 2, i % 2 != 0, err)) != STATUS_OK)
             return rc;
     if ((rc = transformer_norm_tensor(&t, g, s, err)) != STATUS_OK ||
         (rc = transformer_head_tensor(&t, g, s, err)) != STATUS_OK ||

@@ -15,6 +15,7 @@
 #include "compute/model/recurrent.h"
 #include "compute/model/row.h"
 #include "compute/model/state.h"
+#include "compute/model/streams.h"
 
 /* Tokens that go through a layer together. */
 struct tokens {
@@ -387,7 +388,9 @@ static enum status rows_run_ffn(struct transformer *m, size_t layer, const struc
                                     .down = parts[PART_DOWN],
                                     .up_bias = parts[PART_UP_BIAS],
                                     .down_bias = parts[PART_DOWN_BIAS],
-                                    .hidden = m->shape.layers[layer].ffn_width};
+                                    .hidden = m->shape.layers[layer].ffn_width,
+                                    .cuts = m->shape.layers[layer].cuts,
+                                    .cut = m->shape.layers[layer].cut};
     struct buffer *out = m->branch != NULL ? m->branch : t->x;
     enum status rc = STATUS_OK;
 
@@ -516,12 +519,38 @@ static enum status run_layer(struct transformer *m, size_t layer, const struct t
     return STATUS_OK;
 }
 
+/* All tokens, also in the last layer: the streams are theirs. */
+static enum status run_streams(struct transformer *m, const struct tokens *all,
+                               const struct tokens *wanted, struct error *err)
+{
+    enum status rc = streams_begin(m, all->n, err);
+
+    for (size_t layer = 0; layer < m->shape.n_layers && rc == STATUS_OK; layer++) {
+        rc = streams_predict(m, layer, all->n, err);
+        if (rc != STATUS_OK)
+            return rc;
+        run_mixer(m, layer, all, all);
+        streams_add_laurel(m, layer, all->n);
+        rc = rows_run_ffn(m, layer, all, err);
+        if (rc == STATUS_OK)
+            rc = streams_correct(m, layer, all->n, err);
+    }
+    if (rc == STATUS_OK)
+        rc = streams_end(m, all->n, err);
+    if (rc == STATUS_OK && wanted != all && wanted->n > 0)
+        m->backend->type->gather(m->backend, all->x, m->picks, wanted->n, m->shape.width,
+                                 wanted->x);
+    return rc;
+}
+
 static enum status run_layers(struct transformer *m, const struct tokens *all,
                               const struct tokens *wanted, struct error *err)
 {
     size_t last = m->shape.n_layers - 1;
     enum status rc = STATUS_OK;
 
+    if (m->shape.n_streams > 0)
+        return run_streams(m, all, wanted, err);
     for (size_t layer = 0; layer <= last && rc == STATUS_OK; layer++)
         rc = run_layer(m, layer, all, layer == last ? wanted : all, err);
     return rc;

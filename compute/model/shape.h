@@ -9,12 +9,14 @@
 #include "compute/model/arch/arch.h"
 #include "compute/numerics/kv_type.h"
 
-enum { SHAPE_MAX_LAYERS = 1024, SHAPE_MAX_GROUPS = 64 };
+enum { SHAPE_MAX_LAYERS = 1024, SHAPE_MAX_GROUPS = 64, SHAPE_MAX_STREAMS = 8 };
 
 /* What layers may differ in. */
 struct shape_layer {
     uint32_t ffn_width;
     uint16_t n_kv_heads, head_dim;
+    bool cuts; /* what its network's gate makes is cut at so many standard deviations */
+    float cut;
 };
 
 /* Of layers that carry a state: the numbers of struct recurrence, and the rows' width before it. */
@@ -37,6 +39,8 @@ struct transformer_shape {
     uint64_t is_dense[SHAPE_MAX_LAYERS / 64];  /* likewise: that has no experts */
     size_t n_taps;          /* of convolutions: layers that have neither key heads nor a state */
     size_t embedding_width; /* of each layer's own embedding of a token; 0: none */
+    size_t n_streams;       /* of streams.h; 0: only the residual one */
+    size_t laurel_rank;     /* of the product beside attention, with streams */
     size_t window_rotated;  /* as n_rotated, of the layers with a window */
     size_t n_blocks; /* of the file; those behind the layers predict further tokens, unused */
     float norm_eps, rope_base;

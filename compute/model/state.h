@@ -17,6 +17,8 @@ struct model_network {
     const struct weight *gate, *up, *down;                /* gate is NULL where it has none */
     const struct weight *gate_bias, *up_bias, *down_bias; /* of one row; or NULL */
     size_t hidden;
+    bool cuts; /* what the gate makes, at so many standard deviations */
+    float cut;
 };
 
 /* The experts of a layer (experts.h). */
@@ -46,6 +48,8 @@ struct expert_tables {
 /* Of layer_embeddings.h: the weights, and the memory of one call. */
 struct layer_embeddings {
     struct weight *weights[N_LAYER_EMBEDDINGS];
+    size_t n_rows;                      /* of the table; what is behind has that of id 0 */
+    int32_t *ids;                       /* [max_tokens] */
     size_t n;                           /* tokens of the call */
     struct buffer *all, *projected;     /* [max_tokens][n_layers][embedding_width] */
     struct buffer *own, *picked, *gate; /* [max_tokens][embedding_width] */
@@ -65,6 +69,21 @@ struct latent_tables {
     struct buffer *latent;  /* [latent_rank] of a head */
     struct buffer *part;    /* [plain_dim], or [value_dim]: of a head */
     struct buffer *values;  /* [n_heads][value_dim] */
+};
+
+/* Of streams.h: the model's products, and the memory of one call. */
+struct stream_tables {
+    struct weight *to[SHAPE_MAX_STREAMS], *back[SHAPE_MAX_STREAMS]; /* from 1 on */
+    struct buffer *x[SHAPE_MAX_STREAMS];                            /* [max_tokens][width] each */
+    struct buffer *predicted[SHAPE_MAX_STREAMS];                    /* likewise */
+    struct buffer *made, *other;                                    /* likewise */
+    struct buffer *low;                                             /* [max_tokens][laurel_rank] */
+    struct buffer *scores;                                          /* [max_tokens][n_streams] */
+    float *host_scores;                                             /* the same */
+    float *host_x;                                                  /* [max_tokens][width] */
+    float *sizes;   /* [max_tokens] of the residual stream: the root of the mean square */
+    float *factors; /* [n_streams][n_streams][max_tokens] */
+    int32_t *zeros; /* [max_tokens] */
 };
 
 /* The memory of one call with recurrent layers: all [max_tokens] but for one more number each. */
@@ -87,6 +106,7 @@ struct model_layer {
     struct model_latent latent;
     struct weight **state_norms; /* [n_key_heads] of groups of heads of state; or NULL */
     float scale;                 /* of its output */
+    float *predicts, *corrects;  /* PART_STREAM_PREDICT, PART_STREAM_CORRECT; or NULL */
 };
 
 struct transformer {
@@ -127,6 +147,7 @@ struct transformer {
     struct latent_tables latent;
     struct layer_embeddings embeddings;
     struct recurrent_tables recurrent;
+    struct stream_tables streams;
     struct buffer *gated_queries; /* [max_tokens][n_heads][2][head_dim] as the product gives them */
     struct buffer *query_gate;    /* [max_tokens][n_heads * head_dim]; both NULL without gates */
     struct buffer *conv_in;       /* [max_tokens][3][width] of a convolution */

@@ -48,6 +48,9 @@ enum extent {
     STATE_HEADS,
     STATE_HEADS_TWICE,
     STATE_TAPS,
+    STREAMS,
+    STREAMS_SQUARE,
+    LAUREL,
 };
 /* When a layer has a part: always; where the file has it; by its norms; by what its network is. A
  * bias of a norm that the layer does not have is none. */
@@ -91,6 +94,7 @@ enum presence {
     RECURRENT_SUM,
     RECURRENT_SUM_BIAS,
     RECURRENT_NORM,
+    STREAMED,
 };
 
 static const struct part_rule {
@@ -156,6 +160,14 @@ static const struct part_rule {
     [PART_EMBEDDING_OUT] = {"proj.weight", WIDTH, EMBEDDING, EMBEDDED},
     [PART_EMBEDDING_NORM] = {"post_norm.weight", ONE, WIDTH, EMBEDDED},
     [PART_LAYER_SCALE] = {"layer_output_scale.weight", ONE, ONE, SCALED},
+    [PART_STREAM_ROUTER] = {"altup_router.weight", STREAMS, WIDTH, STREAMED},
+    [PART_STREAM_ROUTER_NORM] = {"altup_router_norm.weight", ONE, WIDTH, STREAMED},
+    [PART_STREAM_PREDICT] = {"altup_predict_coef.weight", STREAMS_SQUARE, STREAMS, STREAMED},
+    [PART_STREAM_CORRECT] = {"altup_correct_coef.weight", STREAMS, STREAMS, STREAMED},
+    [PART_STREAM_SCALE] = {"altup_correct_scale.weight", ONE, WIDTH, STREAMED},
+    [PART_LAUREL_LEFT] = {"laurel_l.weight", LAUREL, WIDTH, STREAMED},
+    [PART_LAUREL_RIGHT] = {"laurel_r.weight", WIDTH, LAUREL, STREAMED},
+    [PART_LAUREL_NORM] = {"laurel_post_norm.weight", ONE, WIDTH, STREAMED},
     [PART_GATE_EXPERTS] = {"ffn_gate_exps.weight", EXPERTS_HIDDEN, WIDTH, SPLIT_EXPERTS},
     [PART_UP_EXPERTS] = {"ffn_up_exps.weight", EXPERTS_HIDDEN, WIDTH, SPLIT_EXPERTS},
     [PART_DOWN_EXPERTS] = {"ffn_down_exps.weight", EXPERTS_WIDTH, EXPERT_HIDDEN, SPARSE},
@@ -248,6 +260,12 @@ static size_t extent_of(const struct transformer_shape *s, size_t layer, enum ex
         return 2 * s->state.n_heads;
     case STATE_TAPS:
         return s->state.n_taps;
+    case STREAMS:
+        return s->n_streams;
+    case STREAMS_SQUARE:
+        return s->n_streams * s->n_streams;
+    case LAUREL:
+        return s->laurel_rank;
     case HIDDEN:
         break;
     }
@@ -315,6 +333,8 @@ static bool layer_has(const struct transformer_shape *s, size_t layer, enum tran
                !(part == PART_GATE_EXPERTS && a->network == NETWORK_PLAIN);
     case EMBEDDED:
         return s->embedding_width > 0;
+    case STREAMED:
+        return s->n_streams > 0;
     case SCALED:
         return a->has_layer_scales;
     case SINKS:
@@ -590,12 +610,12 @@ enum status transformer_read_row(float **out, const struct gguf *g,
     *out = NULL;
     if (rc != STATUS_OK || t.name == NULL)
         return rc;
-    *out = try_alloc(t.n_cols, sizeof(**out));
+    *out = try_alloc(t.n_rows * t.n_cols, sizeof(**out));
     row = try_alloc(t.size_bytes, 1);
     rc = *out == NULL || row == NULL ? error_no_memory(err, t.size_bytes, t.name)
-                                     : tensor_read(&t, 0, 1, row, err);
+                                     : tensor_read(&t, 0, t.n_rows, row, err);
     if (rc == STATUS_OK)
-        dtype_decode(t.type, row, t.n_cols, *out);
+        dtype_decode(t.type, row, t.n_rows * t.n_cols, *out);
     free(row);
     return rc;
 }
@@ -639,9 +659,56 @@ enum status transformer_layer_embedding_tensor(const struct tensor **out, const 
 
     if (part == LAYER_EMBEDDING_NORM)
         return transformer_tensor_of_shape(out, g, name, 1, s->embedding_width, err);
+    if (part == LAYER_EMBEDDING_TABLE && gguf_tensor(g, name, out, err) == STATUS_OK &&
+        (*out)->n_rows < s->n_vocab) /* the others are not of texts */
+        return transformer_tensor_of_shape(out, g, name, (*out)->n_rows, all, err);
     if (part == LAYER_EMBEDDING_TABLE)
         return transformer_tensor_of_shape(out, g, name, s->n_vocab, all, err);
     return transformer_tensor_of_shape(out, g, name, all, s->width, err);
+}
+
+static const char *const stream_names[] = {"altup_proj", "altup_unembd_proj"};
+
+enum status transformer_stream_tensor(struct tensor *out, const struct gguf *g,
+                                      const struct transformer_shape *s, size_t stream,
+                                      bool is_back, struct error *err)
+{
+    const size_t width = s->width;
+    const struct tensor *t = NULL;
+    char name[TENSOR_NAME_MAX];
+    enum status rc;
+
+    (void)snprintf(name, sizeof(name), "%s.weight", stream_names[is_back]);
+    rc = transformer_tensor_of_shape(&t, g, name, (s->n_streams - 1) * width, width, err);
+    if (rc == STATUS_OK)
+        *out = tensor_rows(t, (stream - 1) * width, width);
+    if (rc != STATUS_NOT_FOUND)
+        return rc;
+    (void)snprintf(name, sizeof(name), "%s.%zu.weight", stream_names[is_back], stream - 1);
+    rc = transformer_tensor_of_shape(&t, g, name, width, width, err);
+    if (rc == STATUS_OK)
+        *out = *t;
+    return rc;
+}
+
+/* Whether it is a name of those. */
+static bool is_stream_tensor(const struct transformer_shape *s, const char *name)
+{
+    for (size_t i = 0; i < 2; i++) {
+        const size_t len = strlen(stream_names[i]);
+        const char *rest = name + len;
+        uint64_t stream;
+
+        if (strncmp(name, stream_names[i], len) != 0 || *rest != '.')
+            continue;
+        if (strcmp(rest, ".weight") == 0)
+            return s->n_streams > 0;
+        rest += 1;
+        rest += number_take(&stream, rest, SIZE_MAX, SHAPE_MAX_STREAMS);
+        if (strcmp(rest, ".weight") == 0 && rest > name + len + 1)
+            return stream + 1 < s->n_streams;
+    }
+    return false;
 }
 
 /* *out is NULL where there is none. */
@@ -674,10 +741,15 @@ enum status transformer_head_bias_tensor(const struct tensor **out, const struct
 /* Whether the layer has a use for a tensor of that name, which stands after "blk.N.". */
 static bool is_part(const struct transformer_shape *s, size_t layer, const char *name)
 {
+    const bool attends = transformer_attends(s, layer);
+
     if (strcmp(name, "attn_qkv.weight") == 0 || strcmp(name, "attn_qkv.bias") == 0)
-        return s->latent_rank == 0 &&
-               (transformer_attends(s, layer) ||
-                (name[sizeof("attn_qkv.") - 1] == 'w' && layer_has(s, layer, PART_STATE_IN)));
+        return s->latent_rank == 0 && (attends || (name[sizeof("attn_qkv.") - 1] == 'w' &&
+                                                   layer_has(s, layer, PART_STATE_IN)));
+    if (s->n_streams > 0 && attends && layer >= s->n_kv_layers &&
+        (strcmp(name, rules[PART_K].name) == 0 || strcmp(name, rules[PART_V].name) == 0 ||
+         strcmp(name, rules[PART_K_NORM].name) == 0))
+        return true; /* files have them, for layers that read another's */
     if (strcmp(name, "attn_kv_b.weight") == 0)
         return s->latent_rank > 0;
     for (int part = 0; part < N_PARTS; part++)
@@ -713,6 +785,8 @@ static bool is_known_tensor(const struct transformer_shape *s, const char *name)
     for (size_t i = 0; i < sizeof(of_model) / sizeof(of_model[0]); i++)
         if (strcmp(name, of_model[i]) == 0)
             return true;
+    if (is_stream_tensor(s, name))
+        return true;
     if (strncmp(name, "blk.", 4) != 0)
         return false;
     name += 4;

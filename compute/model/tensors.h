@@ -69,6 +69,14 @@ enum transformer_part {
     PART_EMBEDDING_OUT,
     PART_EMBEDDING_NORM,
     PART_LAYER_SCALE,
+    PART_STREAM_ROUTER, /* of streams.h: what scores a row, and its input's norm, */
+    PART_STREAM_ROUTER_NORM,
+    PART_STREAM_PREDICT, /* what each stream gets of each, [streams][streams] by scores, */
+    PART_STREAM_CORRECT, /* and of what the layer has added, */
+    PART_STREAM_SCALE,   /* what the layer's own embedding is gated by, */
+    PART_LAUREL_LEFT,    /* and a product of low rank beside attention */
+    PART_LAUREL_RIGHT,
+    PART_LAUREL_NORM,
     PART_ROUTER,
     PART_ROUTER_BIAS,
     PART_SELECT_BIAS,  /* added to what experts are chosen by, but not to their shares */
@@ -96,7 +104,7 @@ struct tensor tensor_rows(const struct tensor *t, size_t first, size_t n);
 /* Numbers first … first + n - 1 of a tensor of one row of floats. */
 struct tensor tensor_columns(const struct tensor *t, size_t first, size_t n);
 
-/* The numbers of a part of one row, in memory of the caller's, who frees it; NULL where the layer
+/* The numbers of a part, row by row, in memory of the caller's, who frees it; NULL where the layer
  * has no such part. */
 enum status transformer_read_row(float **out, const struct gguf *g,
                                  const struct transformer_shape *s, size_t layer,
@@ -132,6 +140,12 @@ enum status transformer_layer_embedding_tensor(const struct tensor **out, const 
                                                const struct transformer_shape *s,
                                                enum layer_embedding_part part,
                                                struct error *err) MUST_CHECK;
+
+/* The product that makes stream `stream`, from 1 on, of the residual one; or with is_back what it
+ * adds to the output. */
+enum status transformer_stream_tensor(struct tensor *out, const struct gguf *g,
+                                      const struct transformer_shape *s, size_t stream,
+                                      bool is_back, struct error *err) MUST_CHECK;
 
 /* UNIMPLEMENTED for a tensor that would silently be left out of a sum. */
 enum status transformer_refuse_unknown_tensors(const struct transformer_shape *s,

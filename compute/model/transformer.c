@@ -95,6 +95,8 @@ static const char *lacking(const struct backend_type *type, const struct transfo
         return "layers with unlike heads";
     if ((a->values_may_be_keys || s->embedding_width > 0) && type->copy_columns == NULL)
         return "values or embeddings of layers";
+    if (s->n_streams > 0 && type->cut == NULL)
+        return "several residual streams";
     if (s->latent_rank > 0 && type->copy_columns == NULL)
         return "latent attention";
     if (a->norm_kind == NORM_KIND_LAYER && type->layer_norm == NULL)

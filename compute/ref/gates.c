@@ -44,6 +44,14 @@ void ref_copy_columns(struct backend *b, const struct buffer *in, size_t in_stri
         memcpy(to + i * out_stride, from + i * in_stride, width * sizeof(*to));
 }
 
+void ref_cut(struct backend *b, float times, size_t n, size_t width, struct buffer *x)
+{
+    float *to = ref_floats(x, n, width);
+
+    for (size_t i = 0; i < n; i++)
+        gates_cut(times, width, to + i * width);
+}
+
 void ref_fill(struct backend *b, float value, size_t n, size_t width, struct buffer *x)
 {
     float *to = ref_floats(x, n, width);

@@ -115,6 +115,7 @@ void ref_activate(struct backend *b, enum activation kind, const struct buffer *
                   size_t width, struct buffer *x);
 void ref_copy_columns(struct backend *b, const struct buffer *in, size_t in_stride, size_t in_at,
                       size_t n, size_t width, struct buffer *out, size_t out_stride, size_t out_at);
+void ref_cut(struct backend *b, float times, size_t n, size_t width, struct buffer *x);
 void ref_fill(struct backend *b, float value, size_t n, size_t width, struct buffer *x);
 
 /* sample.c */

@@ -117,6 +117,7 @@ const struct backend_type ref_backend = {
     .activate = ref_activate,
     .copy_columns = ref_copy_columns,
     .kv_conv = ref_kv_conv,
+    .cut = ref_cut,
     .fill = ref_fill,
     .gather = ref_gather,
     .sample = ref_sample,

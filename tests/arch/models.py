@@ -256,6 +256,48 @@ def build_gemma4(seed, kinds, keys=None, kv=2, window_kv=2, experts=0, embedding
     return m
 
 
+def build_gemma3n(seed, kinds, keys=None, streams=4, laurel=8, embedding=8, n_shared=0, n_cut=0, cut=1.6449, **numbers):
+    """kinds: of each layer, whether it has a window; the gates of the first n_cut are cut."""
+    m = Model("gemma3n", seed, layers=len(kinds), base=1000000.0, **dict(dict(hd=32, ff=64, peak=1.0, eps=1e-6), **numbers))
+    n = m.n
+    n["window_hd"] = n["hd"]
+    d, ff, hd = n["d"], n["ff"], n["hd"]
+    m.keys.update({"attention.sliding_window": 16, "attention.sliding_window_pattern": kinds, "attention.shared_kv_layers": n_shared,
+                   "embedding_length_per_layer_input": embedding, "altup.num_inputs": streams, "altup.active_idx": 0,
+                   "activation_sparsity_scale": [cut if il < n_cut else -math.inf for il in range(len(kinds))]})
+    m.keys.update(keys or {})
+    m.matrix("token_embd.weight", n["vocab"], d, 1.5)
+    m.vector("output_norm.weight", d)
+    m.matrix("per_layer_token_embd.weight", n["vocab"], len(kinds) * embedding)
+    m.matrix("per_layer_model_proj.weight", len(kinds) * embedding, d)
+    m.vector("per_layer_proj_norm.weight", embedding)
+    for name in ("altup_proj", "altup_unembd_proj"):
+        m.matrix(name + ".weight", (streams - 1) * d, d)
+    for il in range(len(kinds)):
+        b = f"blk.{il}."
+        for name in ("attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm", "post_norm", "laurel_post_norm", "altup_router_norm",
+                     "altup_correct_scale"):
+            m.vector(b + name + ".weight", d)
+        m.matrix(b + "attn_q.weight", n["heads"] * hd, d)
+        m.vector(b + "attn_q_norm.weight", hd, n["peak"])
+        if il < len(kinds) - n_shared:
+            m.matrix(b + "attn_k.weight", n["kv"] * hd, d)
+            m.matrix(b + "attn_v.weight", n["kv"] * hd, d)
+            m.vector(b + "attn_k_norm.weight", hd, n["peak"])
+        m.matrix(b + "attn_output.weight", d, n["heads"] * hd)
+        m.matrix(b + "ffn_gate.weight", ff, d, 2.0)
+        m.matrix(b + "ffn_up.weight", ff, d)
+        m.matrix(b + "ffn_down.weight", d, ff)
+        m.matrix(b + "inp_gate.weight", embedding, d, 2.0)
+        m.matrix(b + "proj.weight", d, embedding)
+        m.matrix(b + "laurel_l.weight", laurel, d)
+        m.matrix(b + "laurel_r.weight", d, laurel)
+        m.matrix(b + "altup_router.weight", streams, d, 3.0 * math.sqrt(d))  # scores are divided by d
+        m.matrix(b + "altup_predict_coef.weight", streams * streams, streams, 0.4)
+        m.matrix(b + "altup_correct_coef.weight", streams, streams, 0.6)
+    return m
+
+
 def build_lfm2(arch, seed, kinds, keys=None, experts=0, taps=3, **numbers):
     """kinds: of each layer, whether it attends; else it is a convolution."""
     m = build(arch, seed, keys, head_norms="each", experts=experts, **dict(dict(layers=len(kinds), hd=32, peak=1.0), **numbers)) \
@@ -404,7 +446,7 @@ TILED = {"qwen35", "qwen35moe"}  # heads of state have the key heads in turn
 GATED = {"qwen35", "qwen35moe", "qwen3next"}  # attention's output
 HALVES = {"qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "olmo2", "seed_oss", "qwen2moe", "gpt-oss", "glm4moe",
           "hunyuan-dense", "hunyuan-moe", "exaone4", "starcoder2", "stablelm", "phimoe", "falcon-h1", "minicpm3"}
-WINDOW_PATTERN = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "gpt-oss": 2, "exaone4": 4, "cohere2": 4, "llama4": 4}
+WINDOW_PATTERN = {"gemma2": 2, "gemma3": 6, "gemma3n": 5, "gemma4": 6, "olmo2": 4, "gpt-oss": 2, "exaone4": 4, "cohere2": 4, "llama4": 4}
 WINDOW = {"gemma2": 4096, "llama4": 8192}  # where the file names none
 LAYER_NORMED = {"command-r", "cohere2", "starcoder2", "stablelm", "phimoe"}
 PRE2_POST = {"qwen35", "qwen35moe", "qwen3next", "gpt-oss", "seed_oss", "glm4moe"}  # where post_attention_norm is the norm before the network
@@ -882,14 +924,61 @@ class Forward:
                 out[i] += share * (self.t[b + "ffn_down_exps.weight"][e] @ self.activated(gate, up))
         return self.gemma4_norm(b + "post_ffw_norm_2", out)
 
+    def cut(self, gate, times):
+        """What of a gate lies so many standard deviations above its mean."""
+        return np.maximum(gate - gate.mean(axis=-1, keepdims=True) - times * gate.std(axis=-1, keepdims=True), 0.0) if np.isfinite(times) else gate
+
+    def stream_scores(self, b, x):
+        return np.tanh(self.linear(b + "altup_router", self.gemma4_norm(b + "altup_router_norm", x)) / x.shape[1])
+
+    def resized(self, x, size):
+        return x * size / np.sqrt(np.maximum((x * x).mean(axis=-1, keepdims=True), 1e-5))
+
+    def predicted(self, b, X):
+        c = (self.stream_scores(b, X[0]) @ self.t[b + "altup_predict_coef.weight"].T).reshape(X.shape[1], len(X), len(X))
+        return X + np.einsum("tji,itd->jtd", c, X)
+
+    def corrected(self, b, P, y):
+        return P + (1 + self.stream_scores(b, y) @ self.t[b + "altup_correct_coef.weight"].T).T[:, :, None] * (y - P[0])
+
+    def laurel(self, b, h):
+        return h + self.gemma4_norm(b + "laurel_post_norm", self.linear(b + "laurel_r", self.linear(b + "laurel_l", h)))
+
+    def gemma3n_hidden(self, ids):
+        n, streams = self.m.n, self.key("altup.num_inputs", 4)
+        x = self.t["token_embd.weight"][ids] * math.sqrt(n["d"])
+        own = self.own_embeddings(ids, x)
+        size = np.sqrt((x * x).mean(axis=-1, keepdims=True))
+        to, back = (self.t[f"altup_{name}.weight"].reshape(streams - 1, n["d"], n["d"]) for name in ("proj", "unembd_proj"))
+        X, kv = np.array([x] + [self.resized(x @ w.T, size) for w in to]), []
+        for il in range(n["layers"]):
+            b = f"blk.{il}."
+            P = self.predicted(b, X)
+            h = self.norm(b + "attn_norm", P[0])
+            a = self.norm(b + "post_attention_norm", self.gemma4_attention(b, il, h, kv))
+            s = (P[0] + a + self.laurel(b, h)) * math.sqrt(0.5)
+            h = self.norm(b + "ffn_norm", s)
+            gate = self.cut(self.linear(b + "ffn_gate", h), self.key("activation_sparsity_scale", [-math.inf] * n["layers"])[il])
+            y = s + self.norm(b + "post_ffw_norm", self.linear(b + "ffn_down", self.activated(gate, self.linear(b + "ffn_up", h))))
+            X = self.corrected(b, P, y)
+            gate = self.activated(self.linear(b + "inp_gate", X[0] * self.t.get(b + "altup_correct_scale.weight", 1.0)), own[:, il])
+            X[1:] += self.gemma4_norm(b + "post_norm", self.linear(b + "proj", gate))
+        size = np.sqrt((X[0] * X[0]).mean(axis=-1, keepdims=True))
+        return self.norm("output_norm", (X[0] + sum(self.resized(x @ w.T, size) for x, w in zip(X[1:], back))) / streams)
+
+    def own_embeddings(self, ids, x):
+        """[token][layer][width]"""
+        n, width = self.m.n, self.key("embedding_length_per_layer_input", 0)
+        own = (self.t["per_layer_token_embd.weight"][ids] * math.sqrt(width)).reshape(len(ids), n["layers"], width)
+        context = (x @ self.t["per_layer_model_proj.weight"].T / math.sqrt(n["d"])).reshape(own.shape)
+        return (own + self.gemma4_norm("per_layer_proj_norm", context)) * math.sqrt(0.5)
+
     def gemma4_hidden(self, ids):
         n = self.m.n
         x = self.t["token_embd.weight"][ids] * math.sqrt(n["d"])
         kv, width = [], self.key("embedding_length_per_layer_input", 0)
         if width:
-            own = (self.t["per_layer_token_embd.weight"][ids] * math.sqrt(width)).reshape(len(ids), n["layers"], width)
-            context = (x @ self.t["per_layer_model_proj.weight"].T / math.sqrt(n["d"])).reshape(own.shape)
-            own = (own + self.gemma4_norm("per_layer_proj_norm", context)) * math.sqrt(0.5)
+            own = self.own_embeddings(ids, x)
         for il in range(n["layers"]):
             b = f"blk.{il}."
             a = self.gemma4_attention(b, il, self.norm(b + "attn_norm", x), kv)
@@ -909,6 +998,8 @@ class Forward:
         n, arch = self.m.n, self.m.arch
         if arch == "gemma4":
             return self.gemma4_hidden(ids)
+        if arch == "gemma3n":
+            return self.gemma3n_hidden(ids)
         of_depth = arch == "minicpm3"
         scale = math.sqrt(n["d"]) if arch.startswith("gemma") else self.key("embedding_scale", 12.0 if of_depth else 1.0)
         residual = self.key("residual_scale", 1.4 / math.sqrt(n["layers"]) if of_depth else 1.0)
@@ -998,6 +1089,11 @@ def all_models():
             "rope.freq_base_swa": 5000.0}, experts=8, expert_ff=32, kv=1, own_values=False, rotated=0.5),
         "gemma4_wide_heads": build_gemma4(53, [True, False, True], hd=512, window_hd=256, heads=2, kv=1, window_kv=1, d=64, ff=64,
                                           embedding=16),
+        # more layers, or sharper attention, make of the rounding of weights more than the tolerance
+        "gemma3n": build_gemma3n(81, [True, True, False] * 2, {"final_logit_softcapping": 30.0}, n_shared=3, n_cut=2, peak=0.5),
+        "gemma3n_narrow": build_gemma3n(82, [True, False, True], {"rope.freq_base_swa": 5000.0, "attention.sliding_window": 30}, streams=3,
+                                        laurel=20, embedding=16, hd=24, kv=1, heads=3, d=96, n_cut=3, cut=0.4),
+        "gemma3n_two": build_gemma3n(83, [False, True], streams=2, laurel=64, embedding=32, hd=256, heads=2, kv=1, d=64),
         "lfm2": build_lfm2("lfm2", 54, [False, False, True, False, False, True]),
         "lfm2_last": build_lfm2("lfm2", 55, [True, False, False], {}, taps=4, kv=1, hd=24, d=96),
         "lfm2moe": build_lfm2("lfm2moe", 56, [False, False, True, False], {

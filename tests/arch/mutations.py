@@ -19,7 +19,7 @@ MOST_LAYERS = 12  # more take long, and have no rules of their own but one
 BY_TENSORS = ("shortconv.l_cache", "attention.sliding_window_pattern", "attention.key_length_swa", "attention.value_length_swa",
               "ssm.conv_kernel", "ssm.state_size", "ssm.group_count", "ssm.time_step_rank", "ssm.inner_size",
               "full_attention_interval", "attention.recurrent_layers", "attention.shared_kv_layers", "embedding_length_per_layer_input",
-              "leading_dense_block_count", "interleave_moe_layer_step", "expert_shared_count",
+              "altup.num_inputs", "altup.active_idx", "leading_dense_block_count", "interleave_moe_layer_step", "expert_shared_count",
               "expert_shared_feed_forward_length")
 
 
@@ -151,6 +151,22 @@ def mamba_mutations(m):
             yield "one group", mutated(mamba_output=one_group)
 
 
+def stream_mutations(m):
+    def turned(forward, b, X):
+        c = (forward.stream_scores(b, X[0]) @ forward.t[b + "altup_predict_coef.weight"].T).reshape(X.shape[1], len(X), len(X))
+        return X + np.einsum("tij,itd->jtd", c, X)
+
+    yield "streams of their own sizes", mutated(resized=lambda forward, x, size: x)
+    yield "coefficients turned", mutated(predicted=turned)
+    yield "nothing predicted", mutated(predicted=lambda forward, b, X: X)
+    yield "nothing scored", mutated(stream_scores=lambda forward, b, x: np.zeros((len(x), forward.m.keys["altup.num_inputs"])))
+    yield "no product beside attention", mutated(laurel=lambda forward, b, h: h)
+    yield "nothing beside attention", mutated(laurel=lambda forward, b, h: 0 * h)
+    yield "no scale of the embedding's gate", without("altup_correct_scale.weight")
+    yield "values not normed", mutated(gemma4_values=lambda forward, v, eps: v)
+    yield "scores scaled", mutated(gemma4_scale=lambda forward, hd: hd ** -0.5)
+
+
 def llama4_mutations(m):
     def early(forward, at):
         return models.Forward.temperature(forward, at - 1)
@@ -167,7 +183,7 @@ def llama4_mutations(m):
 
 def mutations(name, m):
     """(what is wrong, a definition with that)"""
-    if m.keys.get("rope.scaling.finetuned", True) and m.arch != "gemma4" and m.arch not in models.HALVED:
+    if m.keys.get("rope.scaling.finetuned", True) and m.arch not in ("gemma4", "gemma3n") and m.arch not in models.HALVED:
         yield "pairs of the other kind", mutated(rope=other_halves)
     for key in m.keys:
         if key in ("rope.scaling.type", "expert_count", "expert_used_count", "expert_feed_forward_length",
@@ -178,6 +194,8 @@ def mutations(name, m):
             continue  # it also says how wide heads are
         if (key == "logit_scale" and m.keys[key] == 1.0) or (key == "attention.norms_heads" and m.keys[key]):
             continue  # as without
+        if key == "activation_sparsity_scale" and not np.isfinite(m.keys[key]).any():
+            continue
         yield "no " + key, key_without(key)
     if "attention.sliding_window" in m.keys and m.arch in models.WINDOW_PATTERN:
         yield "a window one too long", key_as({"attention.sliding_window": m.keys["attention.sliding_window"] + 1})
@@ -212,6 +230,8 @@ def mutations(name, m):
         yield "shares of both over their sum", mutated(shares_one_by_one=lambda forward, scores: chosen_at_once(forward, scores))
     if m.arch in models.LAYER_NORMED:
         yield "norms by the root mean square", set_without("LAYER_NORMED", m.arch)
+    if m.arch == "gemma3n":
+        yield from stream_mutations(m)
     if m.arch == "llama4":
         yield from llama4_mutations(m)
     if m.keys.get("expert_used_count", 0) < m.n.get("experts", 0) and m.arch not in ("phimoe", "llama4"):

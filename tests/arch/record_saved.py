@@ -107,6 +107,10 @@ RECIPES = {
         layers_block_type=["linear_attention", "moe", "full_attention", "mlp"], ssm_state_size=16, mamba_num_heads=8, mamba_head_dim=16,
         n_groups=2, chunk_size=16, time_step_min=1e-9, n_routed_experts=4, moe_shared_expert_intermediate_size=48,
         routed_scaling_factor=2.5)),
+    "gemma3n": ("Gemma3n:Gemma3nText", BASE | dict(
+        num_hidden_layers=5, layer_types=["sliding_attention", "full_attention"] * 2 + ["full_attention"], sliding_window=16, head_dim=16,
+        num_kv_shared_layers=2, hidden_size_per_layer_input=8, vocab_size_per_layer_input=90, laurel_rank=8,
+        activation_sparsity_pattern=[0.95, 0.8, 0.0, 0.0, 0.0], final_logit_softcapping=30.0)),
     "llama4": ("Llama4:Llama4Text", WIDE | dict(
         num_hidden_layers=4, intermediate_size=48, intermediate_size_mlp=80, num_local_experts=4, num_experts_per_tok=1,
         interleave_moe_layer_step=2, attention_chunk_size=16, floor_scale=16)),

@@ -23,7 +23,7 @@ CPU_MEAN = 0.02
 # architectures that cuda has no kernels for: it must say so
 CUDA_LACKS = {"gpt-oss", "granitemoe", "command-r", "cohere2", "starcoder2", "stablelm", "deepseek2", "gemma4", "lfm2", "lfm2moe", "qwen35", "qwen35moe",
               "qwen3next", "granitehybrid", "nemotron_h", "nemotron_h_moe", "phimoe", "falcon-h1", "minicpm3", "mamba2",
-              "llama4"}
+              "llama4", "gemma3n"}
 # whose kernels the other models run on cuda's stand-in already, since only factors of ropes, scales or routing are others: it is slow
 CUDA_ALIKE = {"minicpm", "seed_oss", "ernie4_5", "ernie4_5-moe", "hunyuan-moe", "exaone4", "exaone4_window", "glm4moe", "glm4moe_groups",
               "llama_linear", "llama_longrope", "llama_yarn", "phi3_short", "phi3_window", "granite_unrotated",

@@ -96,6 +96,11 @@ REFUSED = {
                       ({"time_step_limit": [0.1, 1]}, "'time_step_limit'"), ({"mamba_d_conv": 0}, "'mamba_d_conv' is 0")],
     "nemotron_h": [({"layers_block_type": ["linear_attention"] * 3}, "does not belong"), ({"moe_latent_size": 32}, "'moe_latent_size'"),
                    ({"mlp_hidden_act": "silu"}, "'relu2'"), ({"layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp"]}, "does not belong")],
+    "gemma3n": [({"altup_active_idx": 1}, "'altup_active_idx'"), ({"altup_num_inputs": 5}, "'altup_num_inputs'"),
+                ({"activation_sparsity_pattern": [0.5]}, "'activation_sparsity_pattern' has 1"),
+                ({"activation_sparsity_pattern": [1.0] * 5}, "'activation_sparsity_pattern' has an entry"),
+                ({"num_kv_shared_layers": 5}, "'num_kv_shared_layers'"), ({"intermediate_size": [96] * 4 + [64]}, "not the same for all layers"),
+                ({"altup_num_inputs": 3}, "altup_proj.2.weight")],
     "llama4": [({"moe_layers": [0, 2]}, "'moe_layers' is not every"), ({"moe_layers": [1]}, "'moe_layers' has 1 layers"),
                ({"layer_types": ["full_attention"] * 4}, "'layer_types' and 'no_rope_layers'"), ({"no_rope_layers": [1]}, "'no_rope_layers' has 1"),
                ({"attention_chunk_size": None}, "'attention_chunk_size' is absent"), ({"floor_scale": 0}, "'floor_scale' is 0"),
@@ -171,7 +176,7 @@ def fp8(test, name, known, config, tensors, block):
     test.quantised(f"{name}_fp8", known, config | {"quantization_config": quantization}, small, real)
 
 
-OLDER_NESTED = ("qwen3_5", "qwen3_5_moe", "gemma4_moe")
+OLDER_NESTED = ("qwen3_5", "qwen3_5_moe", "gemma4_moe", "gemma3n")
 
 
 def older_nemotron(test, known, config, tensors):
@@ -213,6 +218,13 @@ def fused_fp8(test, name, known, config, tensors, block):
         test.say(path.name, None if isinstance(got, str) and "whole blocks" in got else f"not refused: {got}", "refused")
 
 
+def unused_keys(config, tensors):
+    """What layers have that read another one's keys and values."""
+    n, parts = config["num_hidden_layers"], ("k_proj", "v_proj", "k_norm")
+    return {f"model.layers.{il}.self_attn.{part}.weight": tensors[f"model.layers.0.self_attn.{part}.weight"]
+            for il in range(n - config["num_kv_shared_layers"], n) for part in parts}
+
+
 def older(test, name, known, config, tensors):
     """As such models are published: nested beside what sees and what predicts further tokens, in transformers 4's spelling."""
     text = dict(config)
@@ -223,12 +235,18 @@ def older(test, name, known, config, tensors):
         text |= {"full_attention_interval": 2, "attn_output_gate": True, "mtp_num_hidden_layers": 1}
         types = text.pop("layer_types")
         text |= {"layer_types": types} if types[0] == types[-1] else {}
+    if name == "gemma3n":
+        ropes = text.pop("rope_parameters")
+        text |= {"rope_theta": ropes["full_attention"]["rope_theta"], "rope_local_base_freq": ropes["sliding_attention"]["rope_theta"],
+                 "query_pre_attn_scalar": 256, "rope_scaling": None}
+        tensors = tensors | unused_keys(config, tensors)
     nested = {"model_type": config["model_type"].removesuffix("_text"), "text_config": text, "vocab_size": config["vocab_size"],
               "tie_word_embeddings": config["tie_word_embeddings"]}
     renamed = {(n if n.startswith("lm_head") else n.replace("model.", "model.language_model.", 1)): t for n, t in tensors.items()}
     one = ("F32", (1, 64), bytes(256))
     renamed |= {"model.visual.blocks.0.attn.qkv.weight": one, "mtp.layers.0.mlp.up_proj.weight": one} if "qwen" in name else \
-        {"model.vision_tower.patch.weight": one, "model.embed_vision.embedding_projection.weight": one}
+        {"model.vision_tower.patch.weight": one, "model.embed_vision.embedding_projection.weight": one,
+         "model.audio_tower.conformer.0.norm.weight": one, "model.embed_audio.embedding.weight": one}
     test.recorded(f"{name}_older", known, nested, renamed)
 
 

@@ -92,23 +92,33 @@ def further():
     """name -> keys and tensors of architectures that have rules of their own"""
     w, vocab, f32 = 32, 6, 0
 
-    def of(arch, numbers, tensors, floats=()):
+    def of(arch, numbers, tensors, floats=(), whole=()):
         keys = [key('general.architecture', TEXT, arch)]
         keys += [key(f'{arch}.{name}', U32, n) for name, n in
                  dict({'block_count': 1, 'embedding_length': w, 'context_length': 64, 'feed_forward_length': w}, **numbers).items()]
         keys += [key(f'{arch}.{name}', F32, x) for name, x in (('attention.layer_norm_rms_epsilon', 1e-5), *floats)]
         return keys, [('token_embd.weight', f32, (w, vocab)), ('output_norm.weight', f32, (w,)), ('blk.0.attn_norm.weight', f32, (w,)),
-                      *((f'blk.0.{name}', f32, dims) for name, dims in tensors)]
+                      *((f'blk.0.{name}', f32, dims) for name, dims in tensors), *((name, f32, dims) for name, dims in whole)]
 
     network = [(f'ffn_{x}.weight', (w, w)) for x in ('gate', 'up', 'down')] + [('ffn_norm.weight', (w,))]
     experts = [(f'ffn_{x}_exps.weight', (w, w, 2)) for x in ('gate', 'up', 'down')] + [('ffn_gate_inp.weight', (w, 2))]
     heads = {'attention.head_count': 2, 'attention.head_count_kv': 1, 'rope.dimension_count': 16}
     attention = [('attn_q.weight', (w, w)), ('attn_k.weight', (w, 16)), ('attn_v.weight', (w, 16)), ('attn_output.weight', (w, w))]
+    streams = [(f'{x}.weight', (w,)) for x in ('post_attention_norm', 'post_ffw_norm', 'post_norm', 'laurel_post_norm',
+                                               'altup_router_norm', 'altup_correct_scale')]
+    streams += [('attn_q_norm.weight', (16,)), ('attn_k_norm.weight', (16,)), ('inp_gate.weight', (w, 4)), ('proj.weight', (4, w)),
+                ('laurel_l.weight', (w, 2)), ('laurel_r.weight', (2, w)), ('altup_router.weight', (w, 2)),
+                ('altup_predict_coef.weight', (2, 4)), ('altup_correct_coef.weight', (2, 2))]
     return {
         'llama4': of('llama4', dict(heads, **{
             'expert_count': 2, 'expert_used_count': 1, 'interleave_moe_layer_step': 1, 'attention.sliding_window': 8,
             'attention.temperature_length': 8}), attention + experts + [('ffn_norm.weight', (w,))],
             [('attention.temperature_scale', 0.1)]),
+        'gemma3n': of('gemma3n', dict(heads, **{
+            'attention.sliding_window': 8, 'altup.num_inputs': 2, 'embedding_length_per_layer_input': 4}),
+            attention + network + streams, whole=[
+                ('altup_proj.weight', (w, w, 1)), ('altup_unembd_proj.0.weight', (w, w)), ('per_layer_token_embd.weight', (4, vocab)),
+                ('per_layer_model_proj.weight', (w, 4)), ('per_layer_proj_norm.weight', (4,))]),
         'minicpm3': of('minicpm3', {
             'attention.head_count': 2, 'attention.head_count_kv': 2, 'rope.dimension_count': 4, 'attention.kv_lora_rank': 8,
             'attention.key_length': 12, 'attention.value_length': 6},

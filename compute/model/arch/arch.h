@@ -101,6 +101,8 @@ enum arch_keys {
     KEYS_LAYER_EMBEDDINGS = 1 << 18, /* embedding_length_per_layer_input */
     /* attention.temperature_length, attention.norms_heads: of a folder of transformers */
     KEYS_TEMPERATURE_LENGTH = 1 << 22,
+    KEYS_STREAMS =
+        1 << 23, /* altup.*: streams beside the residual one; activation_sparsity_scale */
 };
 
 struct arch {
