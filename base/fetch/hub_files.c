@@ -181,12 +181,20 @@ static enum status choose_shards(struct hub_files *f, struct hub_file *first, st
     return STATUS_OK;
 }
 
+/* A module of sentence-transformers that changes the embedding: N_Dense, N a digit. */
+static bool is_of_dense(const char *name)
+{
+    return name[0] >= '0' && name[0] <= '9' &&
+           (strcmp(name + 1, "_Dense/config.json") == 0 ||
+            strcmp(name + 1, "_Dense/model.safetensors") == 0);
+}
+
 /* What the folder's reader may want beside the weights. */
 static bool is_beside_weights(const char *name)
 {
     size_t len = strlen(name);
 
-    if (strcmp(name, "1_Pooling/config.json") == 0)
+    if (strcmp(name, "1_Pooling/config.json") == 0 || is_of_dense(name))
         return true;
     return strchr(name, '/') == NULL &&
            (ends(name, len, ".json") || ends(name, len, ".jinja") || ends(name, len, ".model") ||

@@ -650,6 +650,64 @@ static enum status open_dense(struct hf_folder *f, size_t i, struct error *err)
     return rc;
 }
 
+static bool is_known_dense(const char *path)
+{
+    return strcmp(path, "2_Dense") == 0 || strcmp(path, "3_Dense") == 0;
+}
+
+/* The list of modules, a JSON array; NULL if there is none. */
+static enum status read_modules(struct hf_folder *f, json_t **ret, struct error *err)
+{
+    const size_t n_others = f->g->n_others;
+    char *bytes = NULL;
+    size_t len = 0;
+    json_error_t wrong;
+    enum status rc = read_small(f, "modules.json", &bytes, &len, err);
+
+    while (f->g->n_others > n_others) /* the list is no part of the model, nor of its hash */
+        gguf_close(f->g->others[--f->g->n_others]);
+    if (rc != STATUS_OK)
+        return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
+    *ret = json_loadb(bytes, len, 0, &wrong);
+    free(bytes);
+    if (*ret == NULL)
+        return error_set(err, STATUS_DATA_LOSS, "modules.json: not valid JSON at line %d: %.80s",
+                         wrong.line, wrong.text);
+    return STATUS_OK;
+}
+
+/* Refuses a folder without a product that its list of modules names: its embeddings would be other
+ * numbers. Called after open_dense. */
+static enum status check_modules(struct hf_folder *f, struct error *err)
+{
+    static const char type_end[] = ".Dense";
+    json_t *modules = NULL, *module;
+    char name[NAME_MAX_BYTES];
+    size_t i, n;
+    enum status rc = read_modules(f, &modules, err);
+
+    json_array_foreach(modules, i, module)
+    {
+        const char *type = hf_json_text(module, "type"), *path = hf_json_text(module, "path");
+        const size_t len = strlen(type);
+
+        if (rc != STATUS_OK || len < sizeof(type_end) - 1 ||
+            strcmp(type + len - (sizeof(type_end) - 1), type_end) != 0)
+            continue;
+        n = (size_t)snprintf(name, sizeof(name), "dense_%.1s.weight", path);
+        if (!is_known_dense(path))
+            rc = error_set(err, STATUS_UNIMPLEMENTED,
+                           "modules.json has a Dense module '%.80s'; only 2_Dense and 3_Dense are "
+                           "supported",
+                           path);
+        else if (*gguf_tensor_slot(f->g, name, n) == 0)
+            rc = error_set(err, STATUS_NOT_FOUND,
+                           "%.7s/config.json is missing: modules.json names this module", path);
+    }
+    json_decref(modules);
+    return rc;
+}
+
 static enum status make_tensors(struct hf_folder *f, struct error *err)
 {
     struct gguf *g = f->g;
@@ -674,6 +732,8 @@ static enum status make_tensors(struct hf_folder *f, struct error *err)
     }
     for (size_t i = 2; i <= 3 && rc == STATUS_OK; i++)
         rc = open_dense(f, i, err);
+    if (rc == STATUS_OK)
+        rc = check_modules(f, err);
     if (rc == STATUS_OK)
         rc = check_parts(f, err);
     return rc == STATUS_OK ? make_rope(f, err) : rc;

@@ -114,6 +114,8 @@ def write_dense(path, n_known):
         (path / module).mkdir()
         (path / module / "config.json").write_text(json.dumps({"activation_function": "torch.nn.modules.linear.Identity"}))
         saved_weights.write(path / module / "model.safetensors", {"linear.weight": ("F32", (64, 64), exchange.tobytes())})
+    modules = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense", "3_Dense": "Dense", "4_Normalize": "Normalize"}
+    (path / "modules.json").write_text(json.dumps([{"path": name, "type": f"sentence_transformers.models.{kind}"} for name, kind in modules.items()]))
 
 
 def check_saved(encode, folder, names):
@@ -145,7 +147,10 @@ def check_saved(encode, folder, names):
     for file, content, words in (("config.json", '{"activation_function": "torch.nn.modules.activation.Tanh"}', "only Identity is supported"),
                                  ("model.safetensors", {"linear.weight": ("F32", (64,), bytes(256))}, "only a matrix of floats"),
                                  ("model.safetensors", {"linear.weight": ("F32", (8, 63), bytes(2016))}, "dense_2.weight"),
-                                 ("model.safetensors", None, "2_Dense/model.safetensors")):
+                                 ("model.safetensors", None, "2_Dense/model.safetensors"),
+                                 ("config.json", None, "2_Dense/config.json is missing: modules.json names this module"),
+                                 ("../modules.json", '[{"path": "4_Dense", "type": "sentence_transformers.models.Dense"}]', "only 2_Dense and 3_Dense"),
+                                 ("../modules.json", "[", "modules.json")):
         path = folder / "dense_refused"
         shutil.rmtree(path, ignore_errors=True)
         test_saved.write_folder(path, gemma["config"], {
@@ -153,7 +158,7 @@ def check_saved(encode, folder, names):
         write_dense(path, 0)
         if content is None:
             (path / "2_Dense" / file).unlink()
-        elif file == "config.json":
+        elif file.endswith(".json"):
             (path / "2_Dense" / file).write_text(content)
         else:
             saved_weights.write(path / "2_Dense" / file, content)

@@ -49,6 +49,11 @@ START_TEST(files_are_chosen)
         {"m-f16.gguf config.json model-00001-of-00002.safetensors "
          "model-00002-of-00002.safetensors model.safetensors.index.json",
          "safetensors", "", 4},
+        {"config.json modules.json model.safetensors 1_Pooling/config.json 2_Dense/config.json "
+         "2_Dense/model.safetensors 3_Dense/config.json 3_Dense/model.safetensors "
+         "2_Dense/pytorch_model.bin 2_Dense/onnx/config.json x_Dense/config.json "
+         "4_Normalize/x.json",
+         "", "", 8},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
