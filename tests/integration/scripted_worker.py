@@ -80,6 +80,42 @@ class Talk:
         return self.n == 4
 
 
+@parley.world("quiet")
+class Quiet:
+    """Nobody speaks in the first parley of two."""
+
+    participants = [{"name": "a", "agent": "attached:echo"}, {"name": "b", "agent": "attached:echo"}]
+
+    def __init__(self, agents):
+        self.agents, self.has_begun, self.is_over = agents, False, False
+
+    def parley(self):
+        self.is_over = self.has_begun
+        if self.has_begun:
+            self.agents["a"].act()
+        else:
+            self.agents["a"].observe("hello")
+        self.has_begun = True
+
+    def episode_done(self):
+        return self.is_over
+
+
+@parley.world("until")
+class Until(Dialog):
+    """Over with the task's question that has as many words as ARGUMENT says."""
+
+    @staticmethod
+    def participants(argument):
+        return Dialog.participants("repeat_label")
+
+    def __init__(self, agents, argument):
+        self.agents, self.most = agents, int(argument)
+
+    def epoch_done(self):
+        return len(self.agents["teacher"].said["text"].split()) == self.most
+
+
 @parley.world("refused")
 def refused(argument):
     few = [{"name": "a", "agent": "attached:echo"}, {"name": "b", "agent": "attached:echo"}]
@@ -87,6 +123,6 @@ def refused(argument):
             **({"end_text": "x"} if argument == "ends" else {})}
 
 
-for served in Later, Tutor, Talk, refused:
+for served in Later, Tutor, Talk, Quiet, Until, refused:
     threading.Thread(target=parley.serve, args=(served, sys.argv[1]), daemon=True).start()
 asyncio.run(parley.aio.serve(Dialog, sys.argv[1]))

@@ -126,8 +126,8 @@ static enum status add_row(struct world_log *log, uint32_t thread, const struct 
 
     if (rc == STATUS_OK && row->n_acts > 0 && !act_is_padding(&row->acts[0]))
         rc = add_turn(episode, row, err);
-    if (rc == STATUS_OK &&
-        (row->ends_episode || (row->speakers == NULL && act_is(&row->acts[0], ACT_EPISODE_DONE))))
+    if (rc == STATUS_OK && (row->ends_episode || (row->n_acts > 0 && row->speakers == NULL &&
+                                                  act_is(&row->acts[0], ACT_EPISODE_DONE))))
         rc = world_log_end_episode(log, episode, err);
     return rc;
 }
