@@ -118,7 +118,7 @@ def judged(fold, argument):
 
 @parley.teacher("plainly")
 def plainly(fold, argument):
-    for i in range(3):
+    for i in range(2 if (fold, argument) == ("train", "fewer") else 3):
         yield (f"q{i}", f"q{i} 1")
 
 

@@ -287,7 +287,7 @@ def attached(client, program, *wanted):
 
 def test_scripted(client, folder):
     """In a world whose code says who speaks, all is as it says: in batches, in threads, with the bits of the plain world where it says the same."""
-    worker = attached(client, SCRIPTED, "dialog", "later", "tutor", "talk", "refused")
+    worker = attached(client, SCRIPTED, "dialog", "later", "tutor", "talk", "quiet", "until", "refused")
     task = counts(os.path.join(folder, "scripted.txt"), 20)
     for agent in "repeat_label", "attached:echo", "unigram":
         more = ["-df", os.path.join(folder, "scripted.dict")] if agent == "unigram" else []
@@ -312,6 +312,12 @@ def test_scripted(client, folder):
     assert said(client, "self-chat", "--world", "attached:talk").stdout.splitlines() == talk
     assert said(client, "self-chat", "--world", "attached:talk", "--turns", 2).stdout.splitlines() == talk[:3]
     assert sorted(said(client, "self-chat", "--world", "attached:talk", "-bs", 2).stdout.splitlines()) == sorted(f"{i} {line}" for i in (0, 1) for line in talk)
+    told = said(client, "self-chat", "--world", "attached:quiet", "-bs", 2, "--world-logs", log).stdout.splitlines()
+    with open(log, encoding="utf-8") as file:
+        talks = [json.loads(line)["dialog"] for line in file]
+    assert sorted(told) == ["0 a: hello", "1 a: hello"] and [[act["text"] for turn in talk for act in turn] for talk in talks] == [["hello"]] * 2, (told, talks)
+    for n_slots, n in (1, 1), (2, 6):  # epoch_done() ends its own conversation: the other goes on with two episodes, up to the same end
+        assert json.loads(report(client, "--world", "attached:until:2", "-t", task, "-bs", n_slots))["exs"] == n, n_slots
     for wrong, why in (("talk:fails", "parley(): ValueError: I was told to fail"), ("talk:twice", "'b' has heard nothing since it spoke"), ("talk:nobody", "KeyError"),
                        ("talk:wrong", "must be an act"), ("talk:typed", "'text', which must be a text"), ("refused:hears", "parley() says who hears whom"),
                        ("refused:ends", "no end_text"), ("refused", "does not say what is next")):
@@ -451,6 +457,10 @@ def acts_streamed(acts, folder, score):
     collated = [json.loads(line) for line in said(acts.client, "convert", "-t", "attached:collated", "--to", "jsonl").stdout.splitlines()]
     assert [act["labels"][0] for act in collated if act["text"] == "together"] == ["32", "32", "6"], collated
     assert [act["text"] for act in collated if act["text"] != "together"] == [f"m{i}" for i in range(0, 70, 2)], collated
+    space = ["-m", "starspace", "-mf", os.path.join(folder, "fewer.gguf"), "-dt", "train:ordered", "-eps", 1, "-veps", 1, "--json"]
+    for task in "-t", "-pyt":  # validations are of their own fold, also where the training reads a preprocessed file
+        told = said(acts.client, "train", task, "attached:plainly:fewer", "--datafile", data, "-pytp", "true", *space).stdout.splitlines()
+        assert (json.loads(told[0])["valid"]["exs"], json.loads(told[1])["examples"]) == (3, 2), told
     assert "needs --datafile FILE" in said(acts.client, "eval", "-pyt", "attached:judged:7", "-m", "repeat_label", code=1).stderr
 
 

@@ -12,6 +12,7 @@
 #include "agents/message.h"
 #include "agents/plugin/plugin.h"
 #include "agents/words/word_table.h"
+#include "base/alloc.h"
 #include "cli/output/console.h"
 #include "cli/output/out.h"
 #include "worlds/learners/seq2seq.h"
@@ -28,6 +29,7 @@
 
 struct train_model {
     struct data_options data;
+    char *own_task; /* of which train_preprocess has made data.task; NULL: it has not */
     struct train_loop_options loop;
     const char *agent, *path, *init_path, *valid_task;
     bool loads_checkpoint, preprocess;
@@ -411,13 +413,14 @@ static enum status train_preprocess(char **out, struct train_model *t,
                        "--pytorch-preprocess builds a data file, and %.120s is one", task);
     if (rc == STATUS_OK)
         rc = data_path_of(&path, task, &config, err);
-    if (rc == STATUS_OK)
-        rc = train_agent_open(&agent, t, kind, err);
+    if (rc == STATUS_OK && (rc = train_agent_open(&agent, t, kind, err)) != STATUS_OK)
+        agent = NULL;
     if (rc == STATUS_OK)
         rc = data_build(task, path, &config, agent, err);
     if (rc == STATUS_OK) {
         if (asprintf(out, "data:%s", path) < 0)
             abort(); /* no memory for a path */
+        t->own_task = xstrdup(task);
         t->data.task = *out;
         t->data.pytorch_task = t->data.pytorch_dataset = NULL;
     }
@@ -526,6 +529,8 @@ static enum status train_valid_open(struct data_world *w, const struct train_mod
 {
     struct data_options o = t->data;
 
+    if (t->own_task != NULL)
+        o.task = t->own_task; /* it may have a fold for validations; data.task has one fold */
     if (t->valid_task != NULL) {
         o.task = t->valid_task;
         o.pytorch_task = o.pytorch_dataset = NULL;
@@ -710,5 +715,6 @@ enum exit_code train_model_run(const struct verb *verb, int argc, char **argv)
     data_world_close(&valid);
     data_world_close(&w);
     free(preprocessed);
+    free(t.own_task);
     return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
 }
