@@ -36,7 +36,7 @@ Or code says who speaks next, who hears it, and when it ends, as in a World of P
   one, too.
 - `episode_done` is optional: without it, an episode ends when an act of the last parley has `episode_done`. The next episode is another
   instance. Where there is no teacher and no human, the first episode is the only one. `epoch_done` is optional: if it is true after a
-  parley, the world is over.
+  parley, its conversation is over; others of the verb (`-bs`) go on.
 - Each conversation of the verb (`-bs`) has its own instance, in a thread of its own.
 - If the worker is lost, another one calls the same methods again, with the same acts. They must then do the same: let random numbers
   follow from the argument or from the acts."""
