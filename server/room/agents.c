@@ -534,6 +534,15 @@ static bool room_agent_is_asked(struct room_agent *a, const struct room_entry *e
     return false;
 }
 
+/* Has an agent answer now, or once its present answer ends. */
+static void room_ask(struct room_person *agent)
+{
+    struct room_agent *a = agent->agent;
+
+    a->is_called = true;
+    room_agent_notified(a); /* entries are appended in the order of what was said: not inside */
+}
+
 void room_agents_hear(struct room *room, const struct room_entry *e)
 {
     struct link *l = list_first(&room->members), *next;
@@ -548,14 +557,6 @@ void room_agents_hear(struct room *room, const struct room_entry *e)
             room_agent_is_asked(p->agent, e))
             room_ask(p);
     }
-}
-
-void room_ask(struct room_person *agent)
-{
-    struct room_agent *a = agent->agent;
-
-    a->is_called = true;
-    room_agent_notified(a); /* entries are appended in the order of what was said: not inside */
 }
 
 void room_agent_stop(const struct room_person *p)

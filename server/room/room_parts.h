@@ -121,9 +121,6 @@ enum status room_pin_add(struct room *room, const struct conversation_id *id,
 
 enum status room_invite(struct room_person **out, struct room *room,
                         const struct room_invitation *i, struct error *err) MUST_CHECK;
-/* Has an agent answer now, or once its present answer ends. */
-void room_ask(struct room_person *agent);
-
 void room_agent_state(const struct room_agent *a, struct room_agent_state *out);
 /* Makes an agent of what the journal has. */
 enum status room_agent_restore(struct room *room, const char *id, const char *name,
