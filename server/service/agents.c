@@ -360,6 +360,17 @@ static enum status service_agent_resume(struct service_agent *a, struct error *e
     return STATUS_OK;
 }
 
+/* All who sleep look again together. */
+static void service_agent_sleep(struct service_agent *a, uint64_t now)
+{
+    struct service_agents_host *h = a->host;
+
+    if (list_is_empty(&h->sleeping))
+        h->wake_us = now + AGENT_SLEEP_MS * (uint64_t)1000;
+    list_push(&h->sleeping, &a->ready);
+    service_wake_at(h->service, h->wake_us);
+}
+
 /* A model that is not loaded yet, soon after the start, is waited for. */
 static void service_agent_go_on_now(struct service_agent *a)
 {
@@ -375,8 +386,7 @@ static void service_agent_go_on_now(struct service_agent *a)
         rc = service_agent_resume(a, &err);
     if ((rc == STATUS_UNAVAILABLE || rc == STATUS_EXHAUSTED) && now < a->patient_until_us) {
         a->has_looked = false;
-        list_push(&a->host->sleeping, &a->ready);
-        service_wake_at(a->host->service, now + AGENT_SLEEP_MS * (uint64_t)1000);
+        service_agent_sleep(a, now);
         return;
     }
     a->is_restored = false;
@@ -402,7 +412,10 @@ void service_agents_work(void *host)
     struct link *l;
 
     list_init(&now);
-    list_move(&h->sleeping, &h->ready);
+    if (h->wake_us <= env_now_us(h->service->config.env))
+        list_move(&h->sleeping, &h->ready);
+    else if (!list_is_empty(&h->sleeping)) /* something else has woken the host */
+        service_wake_at(h->service, h->wake_us);
     list_move(&h->ready, &now);
     while ((l = list_pop(&now)) != NULL) {
         struct service_agent *a = container_of(l, struct service_agent, ready);
