@@ -4,7 +4,9 @@
  * it.
  *
  * Failures: the records stay in the queue, and are written again, in their order, until that
- * succeeds. Meanwhile nobody is told anything, but that what it says is not taken. */
+ * succeeds. Meanwhile nobody is told anything, but that what it says is not taken; and the turn
+ * does not end, so a thing that changes again and again is written once. The same holds while too
+ * many bytes wait to be written. */
 #include "server/service/keeping.h"
 
 #include <stdio.h>
@@ -72,6 +74,15 @@ static void service_queue(struct service_keeping *k, struct service_record *r)
 {
     r->turn = k->turn;
     list_push(&k->queue, &r->link);
+    k->queue_bytes += sizeof(*r) + r->size_bytes;
+}
+
+static void service_queue_pop(struct service_keeping *k)
+{
+    struct service_record *r = container_of(list_pop(&k->queue), struct service_record, link);
+
+    k->queue_bytes -= sizeof(*r) + r->size_bytes;
+    free(r);
 }
 
 /* Something is to be written that no turn may end with. */
@@ -264,11 +275,22 @@ void scene_unkeep(struct scene *s)
         list_remove(&s->changed);
 }
 
-static enum status scene_queue_text(struct scene *s, int what, uint32_t number, const char *name,
-                                    const char *text, bool is_new_group, struct error *err)
+/* What a text costs when all is read again. */
+static size_t scene_text_bytes(const char *name, const char *text)
 {
+    return sizeof(struct service_record) + (name == NULL ? 0 : strlen(name)) + strlen(text);
+}
+
+/* The bytes are limit's; *held counts the scene's. */
+static enum status scene_queue_text(struct scene *s, int what, uint32_t number, const char *name,
+                                    const char *text, bool is_new_group, struct shared_limit *limit,
+                                    size_t *held, struct error *err)
+{
+    const size_t size = scene_text_bytes(name, text);
     struct service_thing t;
 
+    if (shared_limit_check(limit, 0, size, err) != STATUS_OK)
+        return err->status;
     service_thing_begin(&t, what);
     body_put_u64(&t.w, s->id);
     body_put_u32(&t.w, number);
@@ -276,7 +298,31 @@ static enum status scene_queue_text(struct scene *s, int what, uint32_t number, 
     body_put_text(&t.w, name == NULL ? "" : name);
     body_put_text(&t.w, text);
     body_put_u32(&t.w, is_new_group);
-    return service_thing_queue(&t, s->service->keeping, what, &s->id, sizeof(s->id), &number, err);
+    if (service_thing_queue(&t, s->service->keeping, what, &s->id, sizeof(s->id), &number, err) !=
+        STATUS_OK)
+        return err->status;
+    shared_limit_hold(limit, 0, size);
+    *held += size;
+    return STATUS_OK;
+}
+
+void scene_hold_line(struct scene *s, const char *name, const char *text)
+{
+    const size_t size = scene_text_bytes(name, text);
+
+    shared_limit_hold(&s->service->log_bytes, 0, size);
+    s->log_bytes += size;
+}
+
+void scene_hold_heard(struct scene *s, uint32_t number, const char *name, const char *text)
+{
+    const size_t size = scene_text_bytes(name, text);
+
+    shared_limit_hold(&s->service->heard_bytes, 0, size);
+    s->heard_bytes += size;
+    s->restored_bytes += size;
+    if (s->is_asked && number <= s->asked)
+        s->asked_bytes += size;
 }
 
 void scene_keep_line(struct scene *s, const char *name, const char *text, bool is_new_group)
@@ -285,31 +331,35 @@ void scene_keep_line(struct scene *s, const char *name, const char *text, bool i
 
     if (!scene_is_kept(s))
         return;
-    if (scene_queue_text(s, SERVICE_OF_LINE, s->n_logged + 1, name, text, is_new_group, &err) ==
-        STATUS_OK)
+    if (scene_queue_text(s, SERVICE_OF_LINE, s->n_logged + 1, name, text, is_new_group,
+                         &s->service->log_bytes, &s->log_bytes, &err) == STATUS_OK)
         s->n_logged++;
     else
         s->is_log_cut = true;
     scene_changed(s);
 }
 
-void scene_keep_heard(struct scene *s, const char *name, const char *text)
+enum status scene_keep_heard(struct scene *s, const char *name, const char *text, struct error *err)
 {
-    struct error err;
-
     if (!scene_is_kept(s))
-        return;
-    if (scene_queue_text(s, SERVICE_OF_HEARD, s->n_heard + 1, name, text, false, &err) == STATUS_OK)
-        s->n_heard++;
-    else
-        log_warn("service", "task=%s error=\"%s\"", s->pool->plan->name, err.text);
+        return STATUS_OK;
+    if (scene_queue_text(s, SERVICE_OF_HEARD, s->n_heard + 1, name, text, false,
+                         &s->service->heard_bytes, &s->heard_bytes, err) != STATUS_OK)
+        return err->status;
+    s->n_heard++;
     scene_changed(s);
+    return STATUS_OK;
 }
 
 void scene_unkeep_heard(struct scene *s, uint32_t number)
 {
+    const size_t size = number == s->n_heard ? s->heard_bytes : s->asked_bytes;
+
     if (!scene_is_kept(s))
         return;
+    shared_limit_give(&s->service->heard_bytes, 0, size);
+    s->heard_bytes -= size;
+    s->asked_bytes = 0;
     for (uint32_t i = s->answered + 1; i <= number; i++)
         service_unkeep(s->service->keeping, SERVICE_OF_HEARD, &s->id, sizeof(s->id), &i);
     if (number > s->answered)
@@ -422,11 +472,11 @@ static void on_service_written(void *arg, const struct error *err)
         log_info("service", "the journal can be written again");
     k->again_us = 0;
     for (; k->n_writing > 0; k->n_writing--)
-        free(container_of(list_pop(&k->queue), struct service_record, link));
+        service_queue_pop(k);
     first = list_first(&k->queue);
     service_release(
         k, (first == NULL ? k->turn : container_of(first, struct service_record, link)->turn) - 1);
-    service_write(k);
+    service_keeping_settle(k->service); /* what has changed meanwhile comes next */
 }
 
 static enum status service_record_append(struct service_keeping *k, const struct service_record *r,
@@ -530,14 +580,18 @@ void service_keeping_settle(struct chat_service *s)
 
     if (k == NULL)
         return;
-    service_queue_changed(k);
-    k->turn++;
+    if (!service_keeping_is_failing(s)) {
+        service_queue_changed(k);
+        k->turn++;
+    }
     service_write(k);
 }
 
 bool service_keeping_is_failing(const struct chat_service *s)
 {
-    return service_keeper(s) != NULL && s->keeping->again_us != 0;
+    const struct service_keeping *k = service_keeper(s);
+
+    return k != NULL && (k->again_us != 0 || k->queue_bytes >= SERVICE_QUEUE_MAX_BYTES);
 }
 
 uint64_t service_keeping_next_us(const struct chat_service *s)
@@ -569,14 +623,6 @@ void service_keep(struct chat_service *s, struct journal *journal, uint64_t (*un
     service_restore_ask(k);
 }
 
-static void service_queue_free(struct service_keeping *k)
-{
-    struct link *l;
-
-    while ((l = list_pop(&k->queue)) != NULL)
-        free(container_of(l, struct service_record, link));
-}
-
 void service_keeping_end(struct chat_service *s)
 {
     struct service_keeping *k = service_keeper(s);
@@ -603,7 +649,8 @@ void service_keeping_end(struct chat_service *s)
             break;
         }
     }
-    service_queue_free(k);
+    while (!list_is_empty(&k->queue))
+        service_queue_pop(k);
     k->is_over = true;
 }
 

@@ -14,7 +14,8 @@
 enum {
     SERVICE_BODY_VERSION = 1,
     SERVICE_BODY_BYTES = 4 << 20,
-    SERVICE_RETRY_MS = 1000, /* between attempts to write, and to read */
+    SERVICE_RETRY_MS = 1000,            /* between attempts to write, and to read */
+    SERVICE_QUEUE_MAX_BYTES = 64 << 20, /* that wait to be written; then the turn does not end */
     /* The kinds of things, which are stored. */
     SERVICE_OF_USER = 'u',
     SERVICE_OF_MESSAGE = 'w', /* what a person was told and has not got yet */
@@ -32,6 +33,7 @@ struct service_keeping {
     struct service_restore *restore; /* NULL: all that the journal has is read */
     struct list users, scenes;       /* that have changed since they were written */
     struct list queue;               /* of struct service_record, in their order */
+    size_t queue_bytes;              /* of all of them */
     size_t n_writing;                /* the first of them, which are being written; 0: none are */
     struct list holding;   /* of struct service_user that have messages of turns after written */
     uint64_t turn;         /* the present one */
@@ -52,18 +54,23 @@ void service_unkeep(struct service_keeping *k, int what, const void *id, size_t 
 void service_user_unkeep(struct service_user *u);
 void service_message_unkeep(struct service_user *u, struct service_message *m);
 void scene_unkeep(struct scene *s);
-/* Keeps the next line of the task's log, or the next text that its agent hears. */
+/* Keeps the next line of the task's log, which is cut if that fails, or the next text that its
+ * agent hears. EXHAUSTED: there is no memory, or all tasks have too many of them. */
 void scene_keep_line(struct scene *s, const char *name, const char *text, bool is_new_group);
-void scene_keep_heard(struct scene *s, const char *name, const char *text);
-/* The agent has answered all up to number, or forgotten it. */
+enum status scene_keep_heard(struct scene *s, const char *name, const char *text,
+                             struct error *err) MUST_CHECK;
+/* The journal has this line, or this text, of an earlier process. */
+void scene_hold_line(struct scene *s, const char *name, const char *text);
+void scene_hold_heard(struct scene *s, uint32_t number, const char *name, const char *text);
+/* The agent has answered all up to number, which is asked, or has forgotten all: n_heard. */
 void scene_unkeep_heard(struct scene *s, uint32_t number);
 /* A new message of u: whether it waits until its turn is durable. */
 bool service_message_waits(struct service_user *u, struct service_message *m);
 /* Whether the person may get it now. */
 bool service_message_is_due(const struct service_user *u, const struct service_message *m);
-/* Ends the turn: writes what has changed. */
+/* Ends the turn, unless the journal fails: writes what has changed. */
 void service_keeping_settle(struct chat_service *s);
-/* Whether the journal cannot be written now. */
+/* Whether the journal cannot be written now, or too much waits to be. */
 bool service_keeping_is_failing(const struct chat_service *s);
 /* When there is something to do next; UINT64_MAX: never. */
 uint64_t service_keeping_next_us(const struct chat_service *s);

@@ -30,15 +30,16 @@ struct restored_user {
     struct service_pool *pool; /* NULL: none, or it is not in the plan any more */
     enum service_state state;
     bool is_noticed;
-    uint32_t form_at, n_told;
+    uint32_t form_at;
     uint64_t since_us, said_us, task;
 };
 
 /* A task as it was stored. */
 struct restored_task {
     uint64_t id;
-    struct scene *scene; /* NULL: nobody is in it any more */
-    bool has_gone_on;    /* its agent has */
+    struct scene *scene;  /* NULL: nobody is in it any more */
+    struct error *failed; /* NULL: it can go on */
+    bool has_gone_on;     /* its agent has */
     size_t n_lost;
     char (*lost)[4 * SERVICE_NAME_MAX_CHARS + 1]; /* [n_lost] names of those who are gone */
 };
@@ -79,6 +80,7 @@ static enum status restore_user(struct restored *all, struct body_reader *body, 
     struct service_user *u;
     const uint8_t *proof;
     uint64_t place;
+    uint32_t n_told;
 
     if (restored_proof(&proof, body, err) != STATUS_OK)
         return err->status;
@@ -90,13 +92,14 @@ static enum status restore_user(struct restored *all, struct body_reader *body, 
     r->form_at = body_take_u32(body);
     r->said_us = service_keeping_us(s, body_take_u64(body));
     r->task = body_take_u64(body);
-    r->n_told = body_take_u32(body);
+    n_told = body_take_u32(body);
     if (service_user_open(&u, s, proof, err) != STATUS_OK)
         return err->status;
     r->user = u;
     u->restored = r;
     u->is_kept = true;
     u->place = place;
+    u->n_told = n_told;
     u->is_admitted = r->state != SERVICE_NEW;
     all->n_users++;
     if (place > s->n_places)
@@ -116,7 +119,7 @@ static enum status restore_untaken(struct restored *all, struct body_reader *bod
     const char *text, *payload, **quick;
     struct service_user *u;
     const uint8_t *proof;
-    uint32_t number, n;
+    uint32_t number, n, n_told;
 
     if (restored_proof(&proof, body, err) != STATUS_OK)
         return err->status;
@@ -134,10 +137,13 @@ static enum status restore_untaken(struct restored *all, struct body_reader *bod
         service_unkeep(s->keeping, SERVICE_OF_MESSAGE, proof, SHA256_BYTES, &number);
         return STATUS_OK;
     }
+    n_told = u->n_told;
     u->n_told = number - 1;
     service_user_tell(u, text, payload[0] == '\0' ? NULL : payload, quick, n);
     if (!list_is_empty(&u->untaken)) /* else the person is removed, and the message with it */
         container_of(list_last(&u->untaken), struct service_message, link)->is_kept = true;
+    if (u->n_told < n_told)
+        u->n_told = n_told;
     return STATUS_OK;
 }
 
@@ -217,6 +223,7 @@ static enum status restored_scene_open(struct scene **out, const struct restored
     s->n_heard = of->n_heard;
     s->answered = of->answered;
     s->asked = of->asked;
+    s->restored = of->n_heard;
     s->is_asked = of->is_asked;
     s->is_due = of->is_due;
     s->is_log_cut = of->is_log_cut;
@@ -241,7 +248,8 @@ static enum status restored_agent(struct scene *s, struct body_reader *body, str
     return config->agents->restore(config->agents_self, &s->agent, s, s->pool->plan, body, err);
 }
 
-/* A task that cannot go on fails in the end, when its people are there. */
+/* A task that cannot go on fails in the end, when its log and what its people were told are there.
+ */
 static enum status restore_task(struct restored *all, struct body_reader *body, struct error *err)
 {
     struct service_user *people[SERVICE_MAX_PEOPLE];
@@ -263,9 +271,9 @@ static enum status restore_task(struct restored *all, struct body_reader *body, 
         return err->status;
     s->id = t->id;
     t->scene = s;
-    if (restored_agent(s, body, err) != STATUS_OK || scene_open_log(s, err) != STATUS_OK) {
-        t->scene = NULL;
-        scene_fail(s, err);
+    if (scene_open_log(s, err) != STATUS_OK || restored_agent(s, body, err) != STATUS_OK) {
+        t->failed = xalloc(sizeof(*t->failed));
+        *t->failed = *err;
     }
     return STATUS_OK;
 }
@@ -317,7 +325,10 @@ static enum status restore_line(struct restored *all, struct body_reader *body, 
 
     if (restored_text_read(&t, all, SERVICE_OF_LINE, body, err) != STATUS_OK)
         return err->status;
-    if (t.task != NULL && t.task->scene->log != NULL)
+    if (t.task == NULL)
+        return STATUS_OK;
+    scene_hold_line(t.task->scene, t.name, t.text);
+    if (t.task->scene->log != NULL)
         (void)scene_log_act(t.task->scene, t.name, t.text, t.is_new_group); /* or it is cut */
     return STATUS_OK;
 }
@@ -348,6 +359,7 @@ static enum status restore_heard(struct restored *all, struct body_reader *body,
         service_unkeep(all->service->keeping, SERVICE_OF_HEARD, &s->id, sizeof(s->id), &t.number);
         return STATUS_OK;
     }
+    scene_hold_heard(s, t.number, t.name, t.text);
     return s->service->config.agents->hear(s->agent, t.name, t.text, err);
 }
 
@@ -361,11 +373,7 @@ static void restored_user_place(struct restored_user *r)
 
     service_user_go_away(u);
     u->restored = NULL;
-    if (u->n_told < r->n_told)
-        u->n_told = r->n_told;
-    if (u->scene != NULL || u->state == SERVICE_MENU) /* in its task, or that has failed already */
-        return;
-    if (r->state == SERVICE_NEW)
+    if (u->scene != NULL || r->state == SERVICE_NEW) /* in its task, or nowhere */
         return;
     if (r->state == SERVICE_WAITING && r->pool != NULL) {
         u->state = SERVICE_WAITING;
@@ -432,6 +440,11 @@ static void restored_tasks_end(struct restored *all)
         struct restored_task *t = &all->tasks[i];
 
         restored_task_go_on(t);
+        if (t->failed != NULL) {
+            scene_fail(t->scene, t->failed);
+            t->scene = NULL;
+        }
+        free(t->failed);
         for (size_t n = 0; n < t->n_lost && t->scene != NULL; n++)
             if (!scene_lost(t->scene, t->lost[n]))
                 t->scene = NULL;

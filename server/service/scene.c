@@ -200,6 +200,7 @@ static void scene_ask(struct scene *s)
     s->n_said = 0;
     s->is_due = false;
     s->asked = s->n_heard;
+    s->asked_bytes = s->heard_bytes;
     if (s->service->config.agents->ask(s->agent, &err) == STATUS_OK)
         s->is_asked = true;
     else if (err.status == STATUS_EXHAUSTED || err.status == STATUS_UNAVAILABLE)
@@ -215,11 +216,11 @@ void scene_hear(struct scene *s, const struct service_user *from, const char *te
 
     if (s->is_over)
         return;
-    if (s->service->config.agents->hear(s->agent, name, text, &err) != STATUS_OK) {
+    if (scene_keep_heard(s, name, text, &err) != STATUS_OK ||
+        s->service->config.agents->hear(s->agent, name, text, &err) != STATUS_OK) {
         scene_fail(s, &err);
         return;
     }
-    scene_keep_heard(s, name, text);
     s->n_said++;
     if (!scene_is_agents_turn(s, text))
         return;

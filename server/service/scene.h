@@ -30,6 +30,10 @@ struct scene {
     uint32_t n_heard;  /* texts that the agent has heard */
     uint32_t answered; /* up to this one it has answered; those behind it are kept */
     uint32_t asked;    /* is_asked: up to this one its answer reads */
+    uint32_t restored; /* up to this one an earlier process had told it */
+    /* What the journal has of it: lines of the log; texts behind answered, those of them up to
+     * asked, and up to restored. */
+    size_t log_bytes, heard_bytes, asked_bytes, restored_bytes;
     size_t n_people;
     struct service_user *people[]; /* [n_people] */
 };

@@ -28,6 +28,10 @@
 static const struct limit_kind kind_of_service_people = {"people of the chat service", NULL, NULL};
 static const struct limit_kind kind_of_service_bytes = {"bytes of the chat service's messages",
                                                         NULL, NULL};
+static const struct limit_kind kind_of_service_logs = {"bytes of the chat service's kept logs",
+                                                       NULL, NULL};
+static const struct limit_kind kind_of_service_heard = {"bytes of the chat service's heard texts",
+                                                        NULL, NULL};
 
 static const char wait_text[] = "Please wait while we pair you with another person. "
                                 "If you wish to exit, type *EXIT*.";
@@ -86,6 +90,8 @@ void service_init(struct chat_service *s, const struct service_config *config)
     list_init(&s->doomed);
     shared_limit_init(&s->n_users, &kind_of_service_people, SERVICE_MAX_PEOPLE_ALL);
     shared_limit_init(&s->bytes, &kind_of_service_bytes, SERVICE_MAX_BYTES);
+    shared_limit_init(&s->log_bytes, &kind_of_service_logs, SERVICE_KEPT_MAX_BYTES);
+    shared_limit_init(&s->heard_bytes, &kind_of_service_heard, SERVICE_KEPT_MAX_BYTES);
     for (size_t i = 0; config->plan != NULL && i < config->plan->n_pools; i++) {
         s->pools[i].plan = &config->plan->pools[i];
         list_init(&s->pools[i].waiting);
@@ -122,6 +128,8 @@ void scene_close(struct scene *s)
     else if (s->agent != NULL)
         service->config.agents->close(s->agent);
     scene_unkeep(s);
+    shared_limit_give(&service->log_bytes, 0, s->log_bytes);
+    shared_limit_give(&service->heard_bytes, 0, s->heard_bytes);
     if (s->pool != NULL)
         list_remove(&s->link);
     if (scene_is_task(s))
@@ -844,7 +852,7 @@ void service_drain(void *service)
         struct service_user *u = container_of(l, struct service_user, link);
 
         if (u->peer != NULL || s->keeping == NULL) /* who is away comes back to a later process */
-            service_user_tell(u, draining_text, NULL, NULL, 0);
+            service_user_tell_first(u, draining_text); /* never kept: a later process stays */
     }
     service_settle(s);
 }
@@ -868,12 +876,29 @@ static void service_user_leave_kept(struct service_user *u)
     service_user_free(u);
 }
 
+/* Who has no id cannot come back: others are told, and tasks that end by it are logged. */
+static void service_close_unknown(struct chat_service *s)
+{
+    struct link *l = list_first(&s->users), *next;
+
+    for (; l != NULL; l = next) {
+        struct service_user *u = container_of(l, struct service_user, link);
+
+        next = list_next(&s->users, l);
+        if (!u->has_id)
+            service_user_close(u);
+    }
+}
+
 void service_end(void *service)
 {
     struct chat_service *s = service;
     struct link *l;
 
-    s->is_draining = s->has_ended = true;
+    s->is_draining = true;
+    if (s->keeping != NULL && !s->has_ended)
+        service_close_unknown(s);
+    s->has_ended = true;
     service_keeping_end(s);
     while ((l = list_first(&s->users)) != NULL) {
         struct service_user *u = container_of(l, struct service_user, link);
@@ -897,6 +922,8 @@ void service_deinit(void *service)
     hash_deinit(&s->by_id);
     shared_limit_deinit(&s->n_users);
     shared_limit_deinit(&s->bytes);
+    shared_limit_deinit(&s->log_bytes);
+    shared_limit_deinit(&s->heard_bytes);
 }
 
 /* --- peers --- */
@@ -1019,6 +1046,8 @@ void service_answering(struct scene *s)
 {
     s->is_due = s->is_due || s->is_asked;
     s->is_asked = true;
+    s->asked = s->restored;
+    s->asked_bytes = s->restored_bytes;
     scene_changed(s);
 }
 

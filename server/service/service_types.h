@@ -31,8 +31,9 @@ enum {
     SERVICE_MAX_BYTES = 256 << 20,       /* of messages that are not taken yet, and of answers */
     SERVICE_UNTAKEN_MAX_BYTES = 1 << 20, /* of one person */
     SERVICE_ANSWER_MAX_BYTES = 1024,
-    SERVICE_DATA_MAX_BYTES = 64 << 10, /* of a person's answers */
-    SERVICE_LOG_MAX_BYTES = 1 << 20,   /* of a task's log */
+    SERVICE_DATA_MAX_BYTES = 64 << 10,  /* of a person's answers */
+    SERVICE_LOG_MAX_BYTES = 1 << 20,    /* of a task's log */
+    SERVICE_KEPT_MAX_BYTES = 128 << 20, /* of all logs in the journal, and of all texts heard */
     SERVICE_SAYS_PER_S = 5,
     SERVICE_SAYS_AT_ONCE = 20,
 };
@@ -121,6 +122,7 @@ struct chat_service {
     struct service_keeping *keeping; /* NULL: people and tasks are only in memory */
     struct list users, away, doomed; /* of struct service_user */
     struct shared_limit n_users, bytes;
+    struct shared_limit log_bytes, heard_bytes; /* of what the journal has */
     size_t n_waiting, n_tasks, n_away;
     uint64_t n_places; /* numbers of waiting places that were given out so far; they rise */
     uint64_t n_said, n_tasks_begun, n_tasks_failed, n_timed_out;

@@ -32,6 +32,7 @@ ELSEWHERE = {"gRPC calls in flight", "Connect calls in flight", "constraints tha
              "bytes of replies under an Idempotency-Key", "sequences of KServe", "groups of Registry", "bytes of values in groups of Registry",
              "rooms", "people in rooms", "bytes of rooms' logs",
              "people of the chat service", "bytes of the chat service's messages",
+             "bytes of the chat service's kept logs", "bytes of the chat service's heard texts",
              "keys of Store", "tasks of Work", "bytes of payloads and results of Work", "workers of Work", "functions of Work", "attached workers"}
 
 

@@ -29,6 +29,7 @@
 #include "server/service/keeping.h"
 #include "server/service/scene.h"
 #include "server/service/user.h"
+#include "server/service/worlds.h"
 #include "tests/fault/sweep.h"
 #include "tests/support/memory_store.h"
 #include "tests/unit/base/suite.h"
@@ -73,7 +74,7 @@ struct service_agent {
 static struct service_agent *only_agent;       /* the last opened */
 static enum status agent_status, reset_status; /* of ask and of reset */
 static enum reason agent_reason;               /* of ask */
-static size_t n_agents;
+static size_t n_agents, n_left;
 
 static enum status fake_open(void *self, struct service_agent **out, struct scene *s,
                              const struct service_pool_plan *pool, struct error *err)
@@ -134,6 +135,12 @@ static void fake_close(struct service_agent *a)
     free(a);
 }
 
+static void fake_leave(struct service_agent *a)
+{
+    n_left++;
+    fake_close(a);
+}
+
 static void fake_keep(const struct service_agent *a, struct body_writer *w)
 {
     body_put_u32(w, 7);
@@ -162,7 +169,7 @@ static const struct service_agents fake_agents = {.open = fake_open,
                                                   .keep = fake_keep,
                                                   .restore = fake_restore,
                                                   .go_on = fake_go_on,
-                                                  .leave = fake_close};
+                                                  .leave = fake_leave};
 
 static void agent_answers(void)
 {
@@ -329,14 +336,15 @@ static void come_back(size_t peer)
     free(m);
 }
 
-/* The process is killed: nothing that it does from now on comes into the journal. */
-static void kill_process(void)
+/* A later process begins. is_killed: nothing that this one does from now on comes into the journal.
+ */
+static void next_process(bool is_killed)
 {
     bool was_there[N_PEERS];
 
     for (size_t i = 0; i < N_PEERS; i++)
         was_there[i] = peers[i].user != NULL && peers[i].user->has_id;
-    store.is_dead = true;
+    store.is_dead = is_killed;
     end_process();
     store.is_dead = false;
     begin_process(true);
@@ -344,6 +352,18 @@ static void kill_process(void)
         if (was_there[i])
             come_back(i);
     settle();
+}
+
+static void kill_process(void)
+{
+    next_process(true);
+}
+
+/* The process stops in order, and tells so those who are there. */
+static void stop_process(void)
+{
+    service_drain(&service);
+    next_process(false);
 }
 
 static bool nobody_is_told(void)
@@ -1167,9 +1187,12 @@ START_TEST(test_left_meanwhile)
 }
 END_TEST
 
-/* While the journal cannot be written nobody is told anything, and what people say is not taken. */
+/* While the journal cannot be written nobody is told anything, and what people say is not taken.
+ * What changes again and again is not queued again and again. */
 START_TEST(test_full_disk)
 {
+    size_t queued;
+
     begin_plan_kept(PAIR, true);
     play("E> hi\nE< " PAIR_MENU "E> pair\nE< Who?\n");
     store.is_full = true;
@@ -1177,10 +1200,97 @@ START_TEST(test_full_disk)
         "E> Eve\nE=onboarding\nE> Eva\n"
         "E< The journal cannot be written now: this message was not delivered. Please say it again "
         "later.\nE=onboarding\n");
+    queued = service.keeping->queue_bytes;
+    ck_assert_uint_gt(queued, 0);
+    for (int i = 0; i < 5; i++)
+        play("E-\nE> again\nE< The journal cannot be written now: this message was not delivered. "
+             "Please say it again later.\n");
+    ck_assert_uint_eq(service.keeping->queue_bytes, queued);
     store.is_full = false;
     pass_s(SERVICE_RETRY_MS / 1000);
     play("E< Age?\nE> 1\nE=waiting\n#\nE=waiting\n");
     ck_assert_str_eq(service_user_answer(peers[4].user, "name"), "Eve");
+    end_plan();
+}
+END_TEST
+
+/* An orderly stop: who has no id has left, and the others are told so; what ends by that is logged,
+ * and its agent closed. The farewell is not for a later process. */
+START_TEST(test_stop)
+{
+    begin_plan_kept(PAIR, true);
+    play("A> hi\nA< " PAIR_MENU "A> pair\nA< Who?\nA> Ann\nA< Age?\nA> 1\n"
+         "E> hi\nE< " PAIR_MENU "E> pair\nE< Who?\nE> Eve\nE< Age?\nE> 1\n"
+         "A> hello\nE< hello\nF> hi\nF< " PAIR_MENU);
+    stop_process();
+    play("E< The other agent has ended the chat.\nE< " PAIR_MENU "E=overworld\nF=overworld\n");
+    ck_assert_ptr_nonnull(strstr(logged, "hello"));
+    end_plan();
+    begin_plan_kept(OWN "tasks:\n  bot: {task_world: chat, model: m}\n", true);
+    play("A> hi\nA< Welcome. Choose what to do. [bot]\nA> bot\nA> one\n*\nA< re: one\n");
+    n_left = 0;
+    stop_process();
+    ck_assert_uint_eq(n_left, 0);
+    ck_assert_ptr_nonnull(strstr(logged, "re: one"));
+    ck_assert_uint_eq(store.n, 0);
+    end_plan();
+}
+END_TEST
+
+/* A task that cannot go on is logged, and its people are told so behind what they had not got. */
+START_TEST(test_plan_changed)
+{
+    begin_plan_kept(OWN "tasks:\n  trio: {task_world: chat, agents_required: 2, model: m,\n"
+                        "         policy: named, agent: Max, names: never}\n",
+                    true);
+    play("E> hi\nE< Welcome. Choose what to do. [trio]\nE> trio\n"
+         "F> hi\nF< Welcome. Choose what to do. [trio]\nF> trio\n"
+         "E> one\nF< one\nF-\nE> two\n");
+    settle();
+    plan->pools[0].task.world = service_world_find(SCENE_TASK, "relay");
+    play("#\nF> I am back\nF< two\nF< Sorry, this world closed. Returning to overworld.\n"
+         "F< Welcome. Choose what to do. [trio]\nF< Please choose one of these. [trio]\n"
+         "E< Sorry, this world closed. Returning to overworld.\n"
+         "E< Welcome. Choose what to do. [trio]\n");
+    ck_assert_ptr_nonnull(strstr(logged, "one"));
+    ck_assert_ptr_nonnull(strstr(logged, "two"));
+    ck_assert_uint_eq(service.log_bytes.held + service.heard_bytes.held, 0);
+    end_plan();
+}
+END_TEST
+
+/* What all tasks have in the journal is bounded: a log is cut, and a task whose agent would hear
+ * more ends. */
+START_TEST(test_kept_bytes)
+{
+    size_t log, heard;
+
+    begin_plan_kept(OWN "tasks:\n  bot: {task_world: chat, model: m, policy: 3}\n", true);
+    play("E> hi\nE< Welcome. Choose what to do. [bot]\nE> bot\nE> 1\nE> 2\nE> 3\n*\n"
+         "E< re: 1 | 2 | 3\n");
+    ck_assert_uint_eq(service.heard_bytes.held, 0);
+    play("E> 4\nE> 5\nE=task\n");
+    log = service.log_bytes.held;
+    heard = service.heard_bytes.held;
+    ck_assert_uint_gt(log, heard);
+    ck_assert_uint_gt(heard, 0);
+    play("#\nE=task\n");
+    ck_assert_uint_eq(service.log_bytes.held, log);
+    ck_assert_uint_eq(service.heard_bytes.held, heard);
+    service_answering(only_agent->scene); /* the process that was killed had asked it */
+    fake_take_heard(only_agent);
+    play("E> 6\n");
+    ck_assert_uint_eq(only_agent->scene->asked, 5);
+    play("*\nE< re: 4 | 5\n");
+    ck_assert_uint_lt(service.heard_bytes.held, heard);
+    ck_assert_uint_gt(service.heard_bytes.held, 0);
+    service.log_bytes.max = service.log_bytes.held;
+    play("E> 7\n#\nE=task\n");
+    service.heard_bytes.max = service.heard_bytes.held;
+    play("E> 8\nE< Sorry, this world closed. Returning to overworld.\n"
+         "E< Welcome. Choose what to do. [bot]\n");
+    ck_assert_uint_eq(service.log_bytes.held + service.heard_bytes.held, 0);
+    ck_assert_ptr_nonnull(strstr(logged, "\"is_complete\": false"));
     end_plan();
 }
 END_TEST
@@ -1240,5 +1350,5 @@ END_TEST
 SUITE_MAIN("server/service/service", test_overworld_demo, test_chatbot, test_defects,
            test_no_workers, test_own_worlds, test_left_out, test_listener, test_busy,
            test_backup_before, test_ready, test_full, test_payloads, test_bounds, test_not_durable,
-           test_untaken, test_deadlines_go_on, test_left_meanwhile, test_full_disk, test_unread,
-           test_damaged, test_no_memory)
+           test_untaken, test_deadlines_go_on, test_left_meanwhile, test_full_disk, test_stop,
+           test_plan_changed, test_kept_bytes, test_unread, test_damaged, test_no_memory)
