@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/env.h"
+#include "base/log.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/lookup.h"
 #include "server/conversation/opening.h"
@@ -24,7 +25,8 @@
 struct service_agent {
     struct link ready; /* in its host's ready */
     struct service_agents_host *host;
-    struct scene *scene;
+    struct scene *scene;   /* NULL: its task is gone, and it is closed */
+    struct link forgotten; /* of the latter: in its host's forgotten */
     const struct service_pool_plan *plan;
     struct conversation_id conversation;
     bool has_conversation;
@@ -50,6 +52,7 @@ void service_agents_host_init(struct service_agents_host *h)
 {
     list_init(&h->ready);
     list_init(&h->sleeping);
+    list_init(&h->forgotten);
 }
 
 static void service_agent_notify(void *arg)
@@ -133,6 +136,7 @@ static enum status service_agent_make(struct service_agent **out, struct service
     a->scene = s;
     a->plan = plan;
     link_init(&a->ready);
+    link_init(&a->forgotten);
     buf_init(&a->heard, SERVICE_HEARD_MAX_BYTES);
     *out = a;
     return STATUS_OK;
@@ -156,6 +160,8 @@ static enum status service_agent_open(void *self, struct service_agent **out, st
 static void service_agent_leave(struct service_agent *a)
 {
     service_agent_stop_reading(a);
+    if (link_is_on(&a->forgotten))
+        list_remove(&a->forgotten);
     buf_deinit(&a->heard);
     free(a);
 }
@@ -382,11 +388,17 @@ static void service_agent_go_on_now(struct service_agent *a)
         conversations_get(a->host->conversations, &a->conversation) == NULL &&
         service_agent_look(a))
         return;
-    if (a->has_conversation)
+    if (a->scene == NULL)
+        rc = a->has_looked ? a->look_error.status : STATUS_OK;
+    else if (a->has_conversation)
         rc = service_agent_resume(a, &err);
     if ((rc == STATUS_UNAVAILABLE || rc == STATUS_EXHAUSTED) && now < a->patient_until_us) {
         a->has_looked = false;
         service_agent_sleep(a, now);
+        return;
+    }
+    if (a->scene == NULL) {
+        service_agent_close(a);
         return;
     }
     a->is_restored = false;
@@ -403,6 +415,29 @@ static void service_agent_go_on(struct service_agent *a, bool is_asked)
     a->n_restored_bytes = a->heard.len;
     a->patient_until_us = env_now_us(a->host->service->config.env) + AGENT_PATIENCE_US;
     service_agent_notify(a);
+}
+
+static void service_agent_forget(void *self, struct body_reader *body)
+{
+    struct service_agents_host *h = self;
+    struct service_agent *a;
+    struct error err;
+
+    if (service_agent_restore(h, &a, NULL, NULL, body, &err) != STATUS_OK) {
+        log_warn("service", "agent=forgotten error=\"%s\"", err.text);
+        return;
+    }
+    list_push(&h->forgotten, &a->forgotten);
+    service_agent_go_on(a, false);
+}
+
+static void service_agents_end(void *self)
+{
+    struct service_agents_host *h = self;
+    struct link *l;
+
+    while ((l = list_first(&h->forgotten)) != NULL)
+        service_agent_leave(container_of(l, struct service_agent, forgotten));
 }
 
 void service_agents_work(void *host)
@@ -437,4 +472,6 @@ const struct service_agents service_conversations = {
     .restore = service_agent_restore,
     .go_on = service_agent_go_on,
     .leave = service_agent_leave,
+    .forget = service_agent_forget,
+    .end = service_agents_end,
 };

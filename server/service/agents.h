@@ -17,9 +17,10 @@ struct service_agents_host {
     struct conversations *conversations;
     struct models *models;
     struct chat_service *service;
-    struct list ready;    /* of struct service_agent with something to read */
-    struct list sleeping; /* of those that wait for their model */
-    uint64_t wake_us;     /* when those look again */
+    struct list ready;     /* of struct service_agent with something to read */
+    struct list sleeping;  /* of those that wait for their model */
+    uint64_t wake_us;      /* when those look again */
+    struct list forgotten; /* those whose task is gone, which are closed */
     /* Finds the principal whose conversations they are. False: it has no key any more. */
     bool (*principal)(void *arg, uint32_t *out);
     void *principal_arg;

@@ -241,6 +241,8 @@ static enum status restored_agent(struct scene *s, struct body_reader *body, str
     const struct service_config *config = &s->service->config;
     const bool has_agent = body_take_up_to(body, 1) != 0;
 
+    if (has_agent && !s->script->world->has_agent)
+        config->agents->forget(config->agents_self, body);
     if (has_agent != s->script->world->has_agent)
         return error_set(err, STATUS_PRECONDITION, "the plan of the task has changed");
     if (!has_agent)
@@ -252,6 +254,7 @@ static enum status restored_agent(struct scene *s, struct body_reader *body, str
  */
 static enum status restore_task(struct restored *all, struct body_reader *body, struct error *err)
 {
+    const struct service_config *config = &all->service->config;
     struct service_user *people[SERVICE_MAX_PEOPLE];
     struct restored_task *t = &all->tasks[all->n_tasks];
     struct restored_scene of;
@@ -264,6 +267,8 @@ static enum status restore_task(struct restored *all, struct body_reader *body, 
         return err->status;
     all->n_tasks++;
     if (of.pool == NULL || n == 0) {
+        if (body_take_up_to(body, 1) != 0)
+            config->agents->forget(config->agents_self, body);
         service_unkeep(all->service->keeping, SERVICE_OF_TASK, &t->id, sizeof(t->id), NULL);
         return STATUS_OK;
     }

@@ -908,6 +908,8 @@ void service_end(void *service)
         else
             service_user_close(u);
     }
+    if (s->keeping != NULL)
+        s->config.agents->end(s->config.agents_self);
     s->is_woken = false;
     alarm_set(s->config.alarm, 0);
 }

@@ -91,6 +91,10 @@ struct service_agents {
     void (*go_on)(struct service_agent *a, bool is_asked);
     /* Frees it; a later process restores it. */
     void (*leave)(struct service_agent *a);
+    /* Closes, later, what keep has written of an agent whose task is gone. */
+    void (*forget)(void *self, struct body_reader *body);
+    /* The service ends: what is not closed yet stays open. */
+    void (*end)(void *self);
 };
 
 struct service_config {

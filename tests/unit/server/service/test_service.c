@@ -74,7 +74,7 @@ struct service_agent {
 static struct service_agent *only_agent;       /* the last opened */
 static enum status agent_status, reset_status; /* of ask and of reset */
 static enum reason agent_reason;               /* of ask */
-static size_t n_agents, n_left;
+static size_t n_agents, n_left, n_forgotten;
 
 static enum status fake_open(void *self, struct service_agent **out, struct scene *s,
                              const struct service_pool_plan *pool, struct error *err)
@@ -161,6 +161,19 @@ static void fake_go_on(struct service_agent *a, bool is_asked)
         fake_take_heard(a);
 }
 
+static void fake_forget(void *self, struct body_reader *body)
+{
+    struct error err;
+
+    ck_assert_uint_eq(body_take_u32(body), 7);
+    ck_assert_int_eq(body_end(body, &err), STATUS_OK);
+    n_forgotten++;
+}
+
+static void fake_end(void *self)
+{
+}
+
 static const struct service_agents fake_agents = {.open = fake_open,
                                                   .hear = fake_hear,
                                                   .ask = fake_ask,
@@ -169,7 +182,9 @@ static const struct service_agents fake_agents = {.open = fake_open,
                                                   .keep = fake_keep,
                                                   .restore = fake_restore,
                                                   .go_on = fake_go_on,
-                                                  .leave = fake_leave};
+                                                  .leave = fake_leave,
+                                                  .forget = fake_forget,
+                                                  .end = fake_end};
 
 static void agent_answers(void)
 {
@@ -1233,6 +1248,12 @@ START_TEST(test_stop)
     ck_assert_uint_eq(n_left, 0);
     ck_assert_ptr_nonnull(strstr(logged, "re: one"));
     ck_assert_uint_eq(store.n, 0);
+    play("A> hi\nA< Welcome. Choose what to do. [bot]\nA> bot\nA> one\n");
+    n_forgotten = 0;
+    kill_process();
+    ck_assert_uint_eq(n_forgotten, 1);
+    settle();
+    ck_assert_uint_eq(store.n, 0);
     end_plan();
 }
 END_TEST
@@ -1248,12 +1269,14 @@ START_TEST(test_plan_changed)
          "E> one\nF< one\nF-\nE> two\n");
     settle();
     plan->pools[0].task.world = service_world_find(SCENE_TASK, "relay");
+    n_forgotten = 0;
     play("#\nF> I am back\nF< two\nF< Sorry, this world closed. Returning to overworld.\n"
          "F< Welcome. Choose what to do. [trio]\nF< Please choose one of these. [trio]\n"
          "E< Sorry, this world closed. Returning to overworld.\n"
          "E< Welcome. Choose what to do. [trio]\n");
     ck_assert_ptr_nonnull(strstr(logged, "one"));
     ck_assert_ptr_nonnull(strstr(logged, "two"));
+    ck_assert_uint_eq(n_forgotten, 1);
     ck_assert_uint_eq(service.log_bytes.held + service.heard_bytes.held, 0);
     end_plan();
 }
