@@ -278,7 +278,7 @@ static enum status scripted_round(struct scripted_world *w, bool *ret_goes_on, s
 
         if (s->is_in_parley)
             rc = scripted_slot_go_on(s, w->script, err);
-        if (s->is_in_parley)
+        if (rc == STATUS_OK && s->is_in_parley)
             asked |= UINT32_C(1) << s->asked;
     }
     for (uint32_t p = 0; p < WORLD_GRAPH_POSITIONS && rc == STATUS_OK; p++)
