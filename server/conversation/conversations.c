@@ -13,6 +13,9 @@
 
 static const struct limit_kind kind_of_conversations = {"open conversations", "--max-conversations",
                                                         NULL};
+#define VERIFIED_MAX_BYTES ((uint64_t)512 << 20)
+static const struct limit_kind kind_of_verified = {"bytes of records that clients send to verify",
+                                                   NULL, "records"};
 
 /* Timers are set no farther ahead. */
 #define LOOK_AGAIN_US ((uint64_t)10 * 365 * 24 * 60 * 60 * 1000 * 1000)
@@ -901,6 +904,7 @@ void conversations_init(struct conversations *all, const struct conversations_co
                  .close = conversations_close_of_model},
     };
     shared_limit_init(&all->limit, &kind_of_conversations, 0);
+    shared_limit_init(&all->verified, &kind_of_verified, VERIFIED_MAX_BYTES);
     conversations_configure(all, c->max_conversations, c->ttl_ms, c->linger_us);
     set_default(&c->max_queued_turns, 16);
     set_default(&c->max_turns, 1000000);
@@ -938,6 +942,7 @@ void conversations_deinit(void *conversations)
     owners_free(all);
     absent_models_deinit(&all->absent);
     shared_limit_deinit(&all->limit);
+    shared_limit_deinit(&all->verified);
     watch_ring_deinit(&all->watch);
     expiry_deinit(&all->expiry);
     opened_requests_deinit(&all->opened);

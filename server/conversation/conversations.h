@@ -130,8 +130,9 @@ struct conversations {
     struct opened_requests opened;
     size_t n;
     struct shared_limit limit;
-    size_t n_peak;    /* the most conversations since memory was last trimmed */
-    uint64_t trim_us; /* when memory is trimmed next; 0: there is no need */
+    struct shared_limit verified; /* bytes of records that calls hold to verify them */
+    size_t n_peak;                /* the most conversations since memory was last trimmed */
+    uint64_t trim_us;             /* when memory is trimmed next; 0: there is no need */
     struct list newest_first;
     struct expiry expiry;
     struct idle_list idle; /* kept conversations that have no turn */

@@ -29,7 +29,7 @@ MB = 1 << 20
 OPTIONS = {"--max-conversations": "300", "--max-sessions": "6", "--max-queue": "8", "--store-bytes": "4M", "--replay-bytes": "8M", "--params-bytes": "4M"}
 # What costs too much here, or needs workers: the unit tests of their folders.
 ELSEWHERE = {"gRPC calls in flight", "Connect calls in flight", "constraints that are compiled", "bytes of constraints of running replies", "names of conversations", "stored responses", "replies under an Idempotency-Key",
-             "bytes of replies under an Idempotency-Key", "sequences of KServe", "groups of Registry", "bytes of values in groups of Registry",
+             "bytes of replies under an Idempotency-Key", "bytes of records that clients send to verify", "sequences of KServe", "groups of Registry", "bytes of values in groups of Registry",
              "rooms", "people in rooms", "bytes of rooms' logs",
              "people of the chat service", "bytes of the chat service's messages",
              "bytes of the chat service's kept logs", "bytes of the chat service's heard texts",

@@ -35,7 +35,7 @@ struct verify_call {
     struct journal_found sent;
     const char *sent_owner; /* that they name; NULL: none yet */
     /* Of a stream. */
-    size_t sent_bytes;
+    size_t sent_bytes;  /* held of conversations.verified */
     struct arena first; /* has the first message, once has_first */
     bool has_first, has_failed;
 };
@@ -231,6 +231,8 @@ static void verify_on_close(struct call *call, void *state, enum status why)
     v->verification = NULL;
     journal_found_deinit(&v->sent);
     arena_deinit(&v->first);
+    shared_limit_give(&call_server(v->call)->conversations->verified, call_principal(v->call)->id,
+                      v->sent_bytes);
 }
 
 static enum status verify_begin(struct verify_call *v, struct journal_found *found,
@@ -385,18 +387,24 @@ static enum status verify_upload_take(struct verify_call *v,
                                       const Parley__V1__ConversationsVerifyRequest *m,
                                       struct error *err)
 {
+    size_t size = 0;
+
     if (v->has_first && (m->conversation[0] != '\0' || m->model[0] != '\0' || m->force ||
                          m->n_only > 0 || m->changes != NULL))
         return error_field(err, "records", "are all that a further message may have");
     if (!v->has_first && verify_read(v, m, err) != STATUS_OK)
         return err->status;
     for (size_t i = 0; i < m->n_records; i++)
-        v->sent_bytes += m->records[i].len;
-    if (v->sent_bytes > VERIFY_UPLOAD_MAX_BYTES) {
+        size += m->records[i].len;
+    if (v->sent_bytes + size > VERIFY_UPLOAD_MAX_BYTES) {
         (void)error_field(err, "records", "have more than %zu MiB: verify them offline",
                           VERIFY_UPLOAD_MAX_BYTES >> 20);
         return err->status = STATUS_RANGE;
     }
+    if (shared_limit_take(&call_server(v->call)->conversations->verified,
+                          call_principal(v->call)->id, size, err) != STATUS_OK)
+        return err->status;
+    v->sent_bytes += size;
     return verify_sent(v, m, err);
 }
 
