@@ -13,6 +13,6 @@ trap "rm -rf '$PWD/$tree'" EXIT
 mkdir -p "$tree/client"
 cp -r client/python "$tree/client/"
 cp -r proto meson.build "$tree/"
-rm -f "$out"/parleyd-*-py3-none-any.whl
+rm -f "$out"/{parley,parleyd}-*-py3-none-any.whl
 "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir "$out" "$tree/client/python" >&2
 echo "$out"/parleyd-*-py3-none-any.whl
