@@ -178,7 +178,7 @@ def main():
         check_without_random(folder, f"/opt/{top}/bin", "/tmp/tiny.gguf")
         if os.geteuid() != 0:
             print("not root: the image and the wheel are left out", file=sys.stderr)
-            return 0
+            return 77
         dist_forms.check_image(f"{source}/tools/image.py", tarball, f"{source}/share/container/compose.yaml", work, write_tiny_model)
         python = root_with_python(os.path.join(work, "python"))
         dist_forms.check_wheel(f"{source}/tools/program_wheel.py", tarball, f"{source}/build/venv/wheel", work, python,

@@ -306,8 +306,8 @@ def test_runs(folder):
     with open(os.path.join(folder, "doomed.py"), "w") as f:
         f.write(DOOMED)
 
-    def command(run, environment, *more):
-        return [PARLEY, "train", "ppo", "--env", environment, "--run", os.path.join(folder, run), "--chapter", "2", "--envs", "2", "--n-steps", "4",
+    def command(run, environment, *more, way="ppo"):
+        return [PARLEY, "train", way, "--env", environment, "--run", os.path.join(folder, run), "--chapter", "2", "--envs", "2", "--n-steps", "4",
                 "--steps", "200", *more]
 
     def learned(done, run):
@@ -355,6 +355,8 @@ def test_runs(folder):
         replacing.join()
         workers[1].kill()
         workers[1].wait()
+    a2c = [trained(command("a2c", of_file, way="a2c")) for _ in range(2)]  # the second has nothing left to do
+    assert [done.returncode for done in a2c] == [0, 0] and learned(a2c[0], "a2c") == learned(a2c[1], "a2c") != whole, a2c
     other = children.run(command("killed", of_file, "--seed", "5"), stderr=-1, text=True, env=env)
     assert other.returncode == 1 and "a run of other options" in other.stderr, other
     with open(os.path.join(folder, "corridor.py"), "w") as f:
