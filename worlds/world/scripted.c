@@ -11,7 +11,7 @@
 #include "worlds/world/world.h"
 #include "worlds/world/world_slot.h"
 
-enum { SCRIPTED_NOBODY = UINT32_MAX };
+#define SCRIPTED_NOBODY UINT32_MAX
 
 struct scripted_slot {
     struct world_slot *slot;
