@@ -346,15 +346,15 @@ def test_runs(folder):
         def replace():
             workers[0].wait()
             workers.append(children.start(serve, env=env))
+            workers[1].wait()  # a process dies with the thread that has started it
 
         children.until("the environment is attached", lambda: has(server, "Doomed"))
         replacing = threading.Thread(target=replace)
         replacing.start()
         done = trained(command("attached", "attached:Doomed", "--address", other.address), "70 trainer\n")
         assert done.returncode == 0 and "goes on from chapter 1" in done.stderr and learned(done, "attached") == whole and is_carried_out(), done
-        replacing.join()
         workers[1].kill()
-        workers[1].wait()
+        replacing.join()
     a2c = [trained(command("a2c", of_file, way="a2c")) for _ in range(2)]  # the second has nothing left to do
     assert [done.returncode for done in a2c] == [0, 0] and learned(a2c[0], "a2c") == learned(a2c[1], "a2c") != whole, a2c
     other = children.run(command("killed", of_file, "--seed", "5"), stderr=-1, text=True, env=env)
