@@ -61,6 +61,11 @@ void parley_call_cancel(struct parley_call *call)
     (void)pthread_mutex_unlock(&call->lock);
 }
 
+bool parley_call_is_lost(const struct parley_call *call)
+{
+    return atomic_load_explicit(&call->is_lost, memory_order_relaxed);
+}
+
 static void call_start_ops(grpc_call *core, struct call_op *op, const grpc_op *ops, size_t n)
 {
     grpc_call_error rc;

@@ -16,11 +16,6 @@ void call_is_back(struct parley_call *call)
     atomic_store_explicit(&call->is_lost, false, memory_order_relaxed);
 }
 
-bool parley_call_is_lost(const struct parley_call *call)
-{
-    return atomic_load_explicit(&call->is_lost, memory_order_relaxed);
-}
-
 void call_got_on(struct parley_call *call)
 {
     call_is_back(call);
