@@ -128,8 +128,12 @@ struct ran {
 
 static void note(struct ran *r)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* models that end share a place */
+
+    (void)pthread_mutex_lock(&lock);
     r->thread = pthread_self();
     r->place = atomic_fetch_add(&n_ran, 1) + 1;
+    (void)pthread_mutex_unlock(&lock);
 }
 
 static enum status spy_open(struct agent *a, const struct agent_config *config, struct error *err)
