@@ -155,7 +155,7 @@ def main():
         exports(root, header)
         headers_alone(root, folder)
         examples(root, folder, os.path.join(sources, "client/examples"), parleyd)
-        assert len(plugins(root, folder, os.path.join(sources, "agents/plugin/examples"), parleyd)) == 6
+        assert len(plugins(root, folder, os.path.join(sources, "agents/plugin/examples"), parleyd)) == 8
 
 
 if __name__ == "__main__":
