@@ -27,6 +27,7 @@ import parley  # noqa: E402
 from parley import reach  # noqa: E402
 
 PARLEYD, PARLEY, REACH_CALLS = sys.argv[1:]
+WAIT = 1.5  # seconds in which a cause is known, beside other work
 
 
 def certificate(folder, name, *names):
@@ -55,7 +56,7 @@ def of_library(address, ca, wait, model="echo"):
     return tuple(done.stdout.rstrip("\n").split(" ", 1))
 
 
-def of_python(address, ca, model="echo", patience=0.3):
+def of_python(address, ca, model="echo", patience=WAIT):
     """The reason and the sentence of the blocking client, which that of asyncio equals."""
     with parley.connect(address, tls=ca or None, patience=patience) as server:
         error = failure(lambda: server.open(model).ask("hello"))
@@ -79,7 +80,7 @@ def failure(call):
 
 def is_told(address, reason, ca=None, is_final=False):
     """All clients name the cause, with the sentence of the table in the Python package."""
-    wait = 30 if is_final else 0.6
+    wait = 30 if is_final else WAIT
     said, took = of_program(address, ca, wait)
     if reason == "ADDRESS_MALFORMED":
         error = failure(lambda: parley.connect(address))
@@ -156,8 +157,8 @@ def words_of_a_proxy():
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     sentence = reach.LOST[1].format(address) + " (gRPC: no healthy upstream. " + "é" * 69 + ")"
-    said, _ = of_program(address, None, 0.6)
-    assert of_python(address, None) == of_library(address, None, 0.6) == ("CONNECTION_LOST", said) == ("CONNECTION_LOST", sentence), said
+    said, _ = of_program(address, None, WAIT)
+    assert of_python(address, None) == of_library(address, None, WAIT) == ("CONNECTION_LOST", said) == ("CONNECTION_LOST", sentence), said
     server.stop(None).wait()
 
 
