@@ -104,7 +104,7 @@ void scene_close(struct scene *s);
 void scene_set_said(struct scene *s, uint64_t said_us);
 /* Somebody has left the task while no process was there. Returns whether the task goes on. */
 bool scene_lost(struct scene *s, const char *role);
-/* Puts the person behind those who wait in its pool. */
+/* Adds the person at the end of its pool's queue. */
 void service_user_wait(struct service_user *u, bool is_noticed);
 /* Puts a person without a place into the menu, and tells it that its world is closed. */
 void service_user_start_again(struct service_user *u);

@@ -582,7 +582,8 @@ void service_user_start_again(struct service_user *u)
     service_user_to_menu(u);
 }
 
-/* Nobody else has anything of the person any more. */
+/* Frees a person that waits in no pool and is in no task, with its messages, here and in the
+ * journal. */
 static void service_user_free(struct service_user *u)
 {
     struct chat_service *s = u->service;

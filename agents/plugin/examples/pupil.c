@@ -1,4 +1,4 @@
-/* Learns by heart what is right: it answers a text with the label that it last saw for that text.
+/* An agent that learns: it answers a text with the label that it last saw for that text.
  *
  *   cc -shared -fPIC -O2 pupil.c $(pkg-config --cflags parley) -o pupil.so
  *   parley train -t TASK -m plugin:./pupil.so -mf pupil.txt
