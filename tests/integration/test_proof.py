@@ -392,6 +392,8 @@ def main():
         children.run([write_tiny_model, model, "16384"], check=True)
         children.run([write_tiny_model, other, "16384", "2"], check=True)
         export_path = os.path.join(folder, "export.jsonl")
+        unread = children.run([program, "verify", folder], capture_output=True, text=True)  # opens, and cannot be read
+        assert unread.returncode == 2 and "Is a directory" in unread.stderr, unread
         with Mortal(parleyd, "--model", f"tiny={model}", "--data", os.path.join(folder, "data"), "--kv", "f32") as parley:
             daemon = parley.daemon
             made = talk(parley, rng, n, constrained)

@@ -104,6 +104,7 @@ enum status proof_jobs_read(struct proof_jobs *jobs, const char *path, struct er
 
     if (in == NULL)
         return error_set(err, STATUS_NOT_FOUND, "%s: %s", path, strerror(errno));
+    errno = 0;
     while (rc == STATUS_OK && (len = getline(&text, &cap, in)) >= 0) {
         json_error_t why;
         json_t *line = json_loadb(text, (size_t)len, JSON_REJECT_DUPLICATES, &why);
@@ -113,11 +114,13 @@ enum status proof_jobs_read(struct proof_jobs *jobs, const char *path, struct er
                           : proof_jobs_line(jobs, line, first, err);
         json_decref(line);
     }
-    free(text);
-    if (rc == STATUS_OK && jobs->n == first)
-        rc = error_set(err, STATUS_INVALID, "%s has no conversation", path);
-    else if (rc != STATUS_OK)
+    if (rc != STATUS_OK)
         rc = error_prefix(err, "%s, line %zu", path, number);
+    else if (ferror(in) != 0)
+        rc = error_set(err, STATUS_UNKNOWN, "%s: %s", path, strerror(errno));
+    else if (jobs->n == first)
+        rc = error_set(err, STATUS_INVALID, "%s has no conversation", path);
+    free(text);
     if (in != stdin)
         (void)fclose(in);
     return rc;
