@@ -5,8 +5,8 @@ MODEL's, with more tokens where the shape has a larger vocabulary. Which tensors
 importance matrix; MXFP4, which that gives to experts alone, is here for all matrices of the layers.
 
 usage: shapes.py MODEL.gguf SHAPE TYPE [FOLDER]   prints the file's path; one that is there already is not made again
-       SHAPE: 135M (SmolLM2), 1B (Llama 3.2), 8B (Llama 3.1), 0.8B (Qwen3.5, three of four layers with a recurrent state); of no model:
-              3M, where only the vocabulary matters, and 3M-state, likewise with a state
+       SHAPE: 135M (SmolLM2), 135M-long (its context is 131,072), 1B (Llama 3.2), 8B (Llama 3.1), 0.8B (Qwen3.5, three of four layers with a
+              recurrent state); of no model: 3M, where only the vocabulary matters, and 3M-state, likewise with a state
        TYPE: Q4_0, Q4_1, Q8_0, Q4_K_M, Q5_K_M, IQ4_XS, MXFP4, BF16
 """
 import math
@@ -40,6 +40,7 @@ class Shape(typing.NamedTuple):
     is_tied: bool
     rope_base: float
     state: State | None = None
+    context: int = 8192
 
     def has_state(self, layer):
         return self.state is not None and (layer + 1) % ATTENTION_INTERVAL != 0
@@ -51,6 +52,7 @@ SHAPES = {
     "3M": Shape(2, 64, 256, 2, 1, 32, 49152, True, 100000.0),
     "3M-state": Shape(4, 64, 256, 2, 1, 32, 49152, True, 100000.0, State(2, 2, 32, 4)),
     "135M": Shape(30, 576, 1536, 9, 3, 64, 49152, True, 100000.0),
+    "135M-long": Shape(30, 576, 1536, 9, 3, 64, 49152, True, 100000.0, context=131072),
     "0.8B": Shape(24, 1024, 3584, 8, 2, 256, 248320, True, 10000000.0, State(16, 16, 128, 4)),
     "1B": Shape(16, 2048, 8192, 32, 8, 64, 128256, True, 500000.0),
     "8B": Shape(32, 4096, 14336, 32, 8, 128, 128256, False, 500000.0),
@@ -198,7 +200,7 @@ def write(path, model, s, mix):
     writer = gguf.GGUFWriter(path, arch)
     writer.add_name(f"random weights, {os.path.basename(path)}")
     writer.add_block_count(s.layers)
-    writer.add_context_length(8192)
+    writer.add_context_length(s.context)
     writer.add_embedding_length(s.width)
     writer.add_feed_forward_length(s.ffn)
     writer.add_head_count(s.heads)
