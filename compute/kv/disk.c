@@ -498,7 +498,9 @@ static void disk_end_read(struct kv_disk *d, struct disk_op *op)
     disk_free_read(d, op);
     d->usage.n_broken++;
     slot_leave(s, d);
-    list_push(&d->empty, &s->link);
+    /* the next write takes it: until then its header is found at each start, and may hide a page
+     * that is whole */
+    list_push_front(&d->empty, &s->link);
 }
 
 void kv_disk_collect(struct kv_disk *d)

@@ -114,7 +114,8 @@ def kills(start, reply, n_prompt):
         assert ask(daemon.http, WORDS)[0] == reply
 
 
-def principals(parleyd, flags, folder):
+def keyed(parleyd, flags, folder):
+    """The keys of two principals, and what starts a daemon that has them in an order."""
     keys, path = {name: "pk-" + secrets.token_hex(32) for name in ("ann", "bob")}, os.path.join(folder, "keys")
 
     def start(*names):
@@ -123,6 +124,11 @@ def principals(parleyd, flags, folder):
                 print(name, hashlib.sha256(keys[name].encode()).hexdigest(), "admin", file=f)
         return children.Daemon(parleyd, *flags, "--keys", path)
 
+    return keys, start
+
+
+def principals(parleyd, flags, folder):
+    keys, start = keyed(parleyd, flags, folder)
     secret = "a secret " + WORDS
     with start("ann", "bob") as daemon:
         reply, n_disk, _ = ask(daemon.http, secret, keys["ann"])
@@ -141,6 +147,53 @@ def revisions(parleyd, flags):
         seen = metrics(daemon.http)
         assert seen['parley_prefix_missed_tokens_total{model="tiny",reason="other_revision"}'] > 400
         assert seen['parley_kv_disk_pages_dropped{model="tiny"}'] > 20
+
+
+def recurrent(parleyd, write_tiny_model, folder):
+    """A model with a recurrent state, and memory for one conversation: its snapshots come back with its pages, or neither does."""
+    tiny, pages = os.path.join(folder, "tiny-state.gguf"), os.path.join(folder, "of-states")
+    children.run([write_tiny_model, tiny, "qwen35.context_length=2048"], check=True)
+    keys, start = keyed(parleyd, ["--http", "127.0.0.1:0", "--model", f"tiny={tiny}", "--threads", "2", "--kv-bytes", "1M", "--kv-disk", "64M",
+                                  "--kv-disk-dir", pages], folder)
+
+    def seen(daemon, name):
+        return metrics(daemon.http, keys["ann"])[f'parley_{name}{{model="tiny"}}']
+
+    with start("ann", "bob") as daemon:
+        reply, n_disk, n_prompt = ask(daemon.http, WORDS, keys["ann"])
+        assert n_disk == 0 and seen(daemon, "state_slots") < 10, n_disk
+    whole = (n_prompt - 1) // 16 * 16
+    states = glob.glob(os.path.join(pages, "tiny", "states", "*"))
+    assert states and {os.stat(path).st_mode & 0o777 for path in states} == {0o600}, states
+
+    daemon = start("bob", "ann").__enter__()
+    try:
+        assert ask(daemon.http, WORDS, keys["ann"]) == (reply, whole, n_prompt)
+        assert seen(daemon, "prefix_hit_disk_tokens_total") == whole and seen(daemon, "state_snapshots_used_total") > 0
+        assert ask(daemon.http, WORDS, keys["ann"])[:2] == (reply, 0)  # from memory
+        for i in range(2):  # which then has others
+            ask(daemon.http, f"{i} {WORDS}", keys["ann"])
+        again, n_disk, _ = ask(daemon.http, WORDS, keys["ann"])
+        assert again == reply and whole // 2 < n_disk <= whole, n_disk  # but for the system prompt's pages
+        assert ask(daemon.http, WORDS, keys["bob"])[:2] == (reply, 0)
+        ask(daemon.http, f"3 {WORDS}", keys["ann"])
+    finally:
+        kill(daemon)  # while the last snapshots are written
+
+    with start("ann", "bob") as daemon:
+        assert ask(daemon.http, WORDS, keys["ann"])[:2] == (reply, whole)
+    for path in states:  # a byte of each block behind the headers
+        with open(path, "r+b") as f:
+            for at in range(64 << 10, os.stat(path).st_size, 4096):
+                f.seek(at)
+                byte = f.read(1)
+                f.seek(at)
+                f.write(bytes([byte[0] ^ 1]))
+    with start("ann", "bob") as daemon:  # whole pages of no use
+        assert ask(daemon.http, WORDS, keys["ann"])[:2] == (reply, 0)
+        assert seen(daemon, "kv_disk_broken_pages_total") > 0
+    with start("ann", "bob") as daemon:  # written again
+        assert ask(daemon.http, WORDS, keys["ann"])[:2] == (reply, whole)
 
 
 def refusals(parleyd, flags, tiny, folder):
@@ -176,6 +229,7 @@ def main():
         damage(start, pages, reply)
         kills(start, reply, n_prompt)
         principals(parleyd, [*flags, "--kv-disk-dir", os.path.join(folder, "of-principals")], folder)
+        recurrent(parleyd, write_tiny_model, folder)
         refusals(parleyd, own, tiny, pages)
         revisions(parleyd, own)
         with children.Daemon(parleyd, *flags, "--data", os.path.join(folder, "data")) as daemon:  # in the folder of --data

@@ -417,6 +417,7 @@ static bool cache_write_state(struct lm_cache *cache, const struct lm_clone_page
         &cache->states, p->kv.pages[n - 1], slot,
         (uint32_t)(n * KV_PAGE_TOKENS -
                    lm_states_resume_point(&cache->states, &p->kv, (n - 1) * KV_PAGE_TOKENS)));
+    cache->states.n_begun++;
     return true;
 }
 
