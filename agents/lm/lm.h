@@ -194,6 +194,7 @@ enum {
         3, /* of a prompt: behind the system prompt, before the last message, its end */
     SNAPSHOT_EVERY = 2048,
     SNAPSHOTS_A_STEP = 4,
+    LM_MOST_STATE_DRAFTS = 32, /* draft tokens of a step, whose inputs are kept */
 };
 
 struct lm_snapshots {

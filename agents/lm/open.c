@@ -179,13 +179,15 @@ static enum status open_llama(struct lm *m, const struct agent_config *config,
                          least_pages, KV_PAGE_TOKENS,
                          n_slots > 0 ? (size_t)LM_LEAST_SLOTS : (size_t)0);
     *ret_n_host_pages = host_pages_for(m, config, size_bytes);
-    transformer_config = (struct transformer_config){.max_tokens = m->max_tokens,
-                                                     .max_logits = m->max_logits,
-                                                     .max_context = config->max_context,
-                                                     .n_kv_pages = m->cache.n_pages,
-                                                     .kv_type = config->options.kv_type,
-                                                     .n_kv_host_pages = *ret_n_host_pages,
-                                                     .n_state_slots = n_slots};
+    transformer_config = (struct transformer_config){
+        .max_tokens = m->max_tokens,
+        .max_logits = m->max_logits,
+        .max_context = config->max_context,
+        .n_kv_pages = m->cache.n_pages,
+        .kv_type = config->options.kv_type,
+        .n_kv_host_pages = *ret_n_host_pages,
+        .n_state_slots = n_slots,
+        .max_drafts = m->max_tokens < LM_MOST_STATE_DRAFTS ? m->max_tokens : LM_MOST_STATE_DRAFTS};
     transformer_config.ends = vocab_stop_tokens(m->vocab, &transformer_config.n_ends);
     if (config->weights_of != NULL)
         transformer_config.weights_of =

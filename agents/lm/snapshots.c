@@ -121,15 +121,17 @@ void lm_snapshots_lay_out(const struct lm *m, const struct lm_clone *c, struct l
 {
     struct lm_snapshots *s = &t->snapshots;
     const uint32_t from = c->pages.kv.n_tokens;
+    const size_t n = out->n_tokens - t->n_draft_tokens;
 
     if (!lm_states_are_kept(&m->cache.states))
         return;
+    out->n_drafts = t->n_draft_tokens;
     out->state = c->pages.state;
     out->saves = s->saves;
     out->n_saves = 0;
-    for (uint32_t i = 0; i < s->n_marks && s->marks[i].at - from < out->n_tokens; i++)
+    for (uint32_t i = 0; i < s->n_marks && s->marks[i].at - from < n; i++)
         s->saves[out->n_saves++] = (struct state_save){s->marks[i].at - from, s->marks[i].slot};
-    s->saves[out->n_saves++] = (struct state_save){out->n_tokens, s->next};
+    s->saves[out->n_saves++] = (struct state_save){n, s->next};
 }
 
 /* Makes the slot the snapshot behind at tokens. */

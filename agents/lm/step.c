@@ -77,16 +77,15 @@ static size_t draft_room(const struct lm *m, const struct row *row)
     size_t end = lm_step_clone_of(row)->pages.kv.n_tokens + row->n_scheduled, room = DRAFT_MAX;
     struct kv_usage usage;
 
-    /* a state cannot be taken back behind a rejected draft token */
-    if ((m->speculate == SPECULATE_OFF && turn->seen.n_predicted == 0) ||
-        lm_states_are_kept(&m->cache.states) || end != t->n_ids || lm_is_scoring(t) ||
-        lm_results_are_pending(t))
+    if ((m->speculate == SPECULATE_OFF && turn->seen.n_predicted == 0) || end != t->n_ids ||
+        lm_is_scoring(t) || lm_results_are_pending(t))
         return 0;
     if (s->max_tokens != 0)
         room = lm_step_min_size(room, s->max_tokens - turn->reply.n_tokens - 1);
     room = lm_step_min_size(room, m->limits.context - end - 1);
     kv_pages_usage(m->cache.pages, &usage);
-    if (usage.n_free <= 2 * m->max_rows)
+    /* of a model with a state, a step that ends with a page may leave a snapshot behind it */
+    if (usage.n_free <= 2 * m->max_rows || lm_states_are_kept(&m->cache.states))
         room = lm_step_min_size(room, (KV_PAGE_TOKENS - end % KV_PAGE_TOKENS) % KV_PAGE_TOKENS);
     return room;
 }
@@ -467,6 +466,8 @@ static void lm_step_lay_out(struct lm *m, struct row *const *rows, size_t n, siz
     for (size_t i = 0; i < n; i++)
         n_granted += rows[i]->n_scheduled;
     spare.n_positions = m->max_tokens - lm_step_min_size(n_granted, m->max_tokens);
+    if (lm_states_are_kept(&m->cache.states))
+        spare.n_positions = lm_step_min_size(spare.n_positions, LM_MOST_STATE_DRAFTS);
     spare.load = (struct draft_load){(double)n_granted, (double)n_granted};
     spare.slope = draft_slope(m, rows, n);
     for (size_t i = 0; i < n; i++) {
@@ -513,13 +514,22 @@ static enum status restart(struct lm *m, struct error *err)
     return rc == STATUS_OK ? rc : error_prefix(err, "the device failed and is not ready again yet");
 }
 
-/* Carries out the copies, then computes the rows. A device that failed is opened again at once, or,
- * if that fails, at each step. If copies to or from the host's memory were lost, it is unknown
- * which page holds what, and all pages are invalidated. */
+/* A device that failed is opened again at once, or, if that fails, at each step. */
+static void notice_failure(struct lm *m, enum status rc)
+{
+    struct error again;
+
+    if (rc == STATUS_INTERNAL && !m->is_down && restart(m, &again) == STATUS_PRECONDITION)
+        m->is_down = false; /* the backend cannot restart it; each step reports its own failure */
+    if (rc == STATUS_INTERNAL)
+        m->n_losses++;
+}
+
+/* Carries out the copies, then computes the rows. If copies to or from the host's memory were lost,
+ * it is unknown which page holds what, and all pages are invalidated. */
 static enum status forward(struct lm *m, size_t n, struct error *err)
 {
     const size_t n_copies = m->cache.n_copies;
-    struct error again;
     enum status rc = STATUS_OK;
 
     m->cache.n_copies = 0;
@@ -527,11 +537,37 @@ static enum status forward(struct lm *m, size_t n, struct error *err)
         rc = restart(m, err);
     if (rc == STATUS_OK)
         rc = transformer_forward(m->transformer, m->rows, n, m->cache.copies, n_copies, err);
-    if (rc == STATUS_INTERNAL && !m->is_down && restart(m, &again) == STATUS_PRECONDITION)
-        m->is_down = false; /* the backend cannot restart it; each step reports its own failure */
-    if (rc == STATUS_INTERNAL || (rc != STATUS_OK && has_host_pages(m->cache.copies, n_copies)))
+    notice_failure(m, rc);
+    if (rc != STATUS_OK && rc != STATUS_INTERNAL && has_host_pages(m->cache.copies, n_copies))
         m->n_losses++;
     return rc;
+}
+
+static void step_fail_row(struct row *row, const struct error *err)
+{
+    struct lm_turn *t = row->turn;
+
+    t->n_computed = t->n_generated = 0;
+    buf_clear(&t->piece);
+    row->err = *err;
+    row->outcome = ROW_FAILED;
+}
+
+/* Where the model has a state, moves that of each row on behind the row's accepted drafts. */
+static void accept_drafts(struct lm *m, struct row *const *rows, size_t n)
+{
+    struct error err;
+    enum status rc;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct lm_turn *t = rows[i]->turn;
+
+        m->rows[i].n_accepted = m->rows[i].n_drafts > 0 && t->n_sampled > 0 ? t->n_sampled - 1 : 0;
+    }
+    rc = transformer_accept(m->transformer, m->rows, n, &err);
+    notice_failure(m, rc);
+    for (size_t i = 0; rc != STATUS_OK && i < n; i++)
+        step_fail_row(rows[i], &err);
 }
 
 void lm_batch_act(struct agent *a, struct row *const *rows, size_t n)
@@ -550,8 +586,7 @@ void lm_batch_act(struct agent *a, struct row *const *rows, size_t n)
 
         t->n_computed = 0;
         if (rc != STATUS_OK) {
-            rows[i]->err = err;
-            rows[i]->outcome = ROW_FAILED;
+            step_fail_row(rows[i], &err);
             continue;
         }
         rows[i]->outcome = ROW_MORE;
@@ -560,6 +595,8 @@ void lm_batch_act(struct agent *a, struct row *const *rows, size_t n)
         else if (t->finish != FINISH_NONE)
             rows[i]->outcome = ROW_DONE;
     }
+    if (rc == STATUS_OK)
+        accept_drafts(m, rows, n);
     if (m->is_reading && rc == STATUS_OK && n_positions >= LEAST_READ) {
         (void)atomic_fetch_add(&m->read_us, env_now_us(a->env) - start_us);
         (void)atomic_fetch_add(&m->n_read_tokens, n_positions);

@@ -18,6 +18,8 @@ struct transformer_config {
     size_t n_kv_host_pages; /* pages of the host's memory beside them; only where
                                transformer_can_offload */
     size_t n_state_slots;   /* at least 1 where the model has recurrent state, else ignored */
+    size_t max_drafts;      /* of one call, of a model with recurrent state, else ignored; at most
+                               max_tokens */
     const int32_t *ends;    /* [n_ends] tokens that a draw may ban; borrowed */
     size_t n_ends;
     /* The model whose weights are used instead of preparing them again: of the same file, on a

@@ -1,6 +1,7 @@
 /* One call of a transformer: copies of pages, then the rows, together or in micro-batches. */
 #include "compute/backend/states.h"
 #include "compute/model/micro_batches.h"
+#include "compute/model/recurrent.h"
 #include "compute/model/rows.h"
 #include "compute/model/state.h"
 #include "compute/model/transformer.h"
@@ -29,4 +30,10 @@ enum status transformer_forward(struct transformer *m, const struct transformer_
         run_copy(m, &copies[i]);
     return micro_batches_partition(m, rows, n_rows) ? micro_batches_run(m, err)
                                                     : rows_run(m, rows, n_rows, err);
+}
+
+enum status transformer_accept(struct transformer *m, const struct transformer_row *rows,
+                               size_t n_rows, struct error *err)
+{
+    return recurrent_accept(m, rows, n_rows) ? m->backend->type->sync(m->backend, err) : STATUS_OK;
 }

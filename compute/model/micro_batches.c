@@ -75,8 +75,11 @@ bool micro_batches_partition(struct transformer *m, const struct transformer_row
         m->n_undivided--;
         return false;
     }
-    for (size_t i = 0; i < n_rows; i++)
+    for (size_t i = 0; i < n_rows; i++) {
+        if (rows[i].n_drafts > 0) /* transformer_accept finds their inputs in one place */
+            return false;
         n_tokens += rows[i].n_tokens;
+    }
     if (n_tokens < MICRO_BATCH_TOKENS * m->n_micro_batches ||
         n_rows < m->n_micro_batches) /* each needs a row */
         return false;

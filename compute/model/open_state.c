@@ -362,6 +362,7 @@ enum status state_open_borrowing(struct transformer **out, struct transformer *o
     m->shape = of->shape;
     m->config = of->config;
     m->config.weights_of = of;
+    m->config.max_drafts = 0; /* a step with drafts is not divided where there is state */
     m->borrows_kv = true;
     m->ropes = of->ropes; /* whose scale of lives longer */
     m->ropes.scale = NULL;

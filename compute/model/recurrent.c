@@ -3,11 +3,13 @@
  * first. */
 #include "compute/model/recurrent.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "compute/model/arch/arch.h"
+#include "compute/model/row.h"
 #include "compute/model/state.h"
 
 static size_t values_width(const struct transformer *m)
@@ -75,6 +77,48 @@ enum status recurrent_open_states(struct transformer *m, struct error *err)
     return rc;
 }
 
+static enum status open_drafts(struct transformer *m, struct error *err)
+{
+    const struct shape_state *t = &m->shape.state;
+    struct recurrent_tables *r = &m->recurrent;
+    const size_t n = m->config.max_drafts, n_layers = m->shape.n_layers;
+    enum status rc = STATUS_OK;
+
+    assert(n <= m->config.max_tokens);
+    if (n == 0)
+        return STATUS_OK;
+    r->drafts = try_alloc(n_layers, sizeof(*r->drafts));
+    r->picks = try_alloc(n, sizeof(*r->picks));
+    r->moves = try_alloc(n, sizeof(*r->moves));
+    if (r->drafts == NULL || r->picks == NULL || r->moves == NULL)
+        return error_no_memory(err, n * sizeof(*r->moves), "the tables of a step");
+    for (size_t i = 0; i < n_layers && rc == STATUS_OK; i++) {
+        if (!transformer_recurs(&m->shape, i))
+            continue;
+        rc = state_open_buffer(m, &r->drafts[i].in, n, t->n_channels, err);
+        if (rc == STATUS_OK)
+            rc = state_open_buffer(m, &r->drafts[i].gates, n, 2 * t->n_heads, err);
+    }
+    return rc;
+}
+
+static void close_drafts(struct transformer *m)
+{
+    struct recurrent_tables *r = &m->recurrent;
+
+    for (size_t i = 0; r->drafts != NULL && i < m->shape.n_layers; i++) {
+        m->backend->type->buffer_close(m->backend, r->drafts[i].in);
+        m->backend->type->buffer_close(m->backend, r->drafts[i].gates);
+    }
+    free(r->drafts);
+    free(r->picks);
+    free(r->moves);
+    r->drafts = NULL;
+    r->picks = NULL;
+    r->moves = NULL;
+    r->n_drafts = 0;
+}
+
 enum status recurrent_open_tables(struct transformer *m, struct error *err)
 {
     const struct shape_state *t = &m->shape.state;
@@ -99,7 +143,8 @@ enum status recurrent_open_tables(struct transformer *m, struct error *err)
         (rc = state_open_buffer(m, &r->picked, m->max_picks, values, err)) != STATUS_OK ||
         (rc = state_open_buffer(m, &r->both, n, 2 * t->n_heads, err)) != STATUS_OK ||
         (rc = state_open_buffer(m, &r->parts[0], n, t->n_heads, err)) != STATUS_OK ||
-        (rc = state_open_buffer(m, &r->parts[1], n, t->n_heads, err)) != STATUS_OK)
+        (rc = state_open_buffer(m, &r->parts[1], n, t->n_heads, err)) != STATUS_OK ||
+        (rc = open_drafts(m, err)) != STATUS_OK)
         return rc;
     return state_open_buffer(m, &r->gates, n, 2 * t->n_heads, err);
 }
@@ -115,6 +160,7 @@ void recurrent_close_tables(struct transformer *m)
         m->backend->type->buffer_close(m->backend, *buffers[i]);
         *buffers[i] = NULL;
     }
+    close_drafts(m);
     free(r->rows);
     r->rows = NULL;
 }
@@ -162,8 +208,8 @@ static void recurrent_product(struct transformer *m, size_t layer, const struct 
                      2 * t->n_heads, t->n_heads);
 }
 
-void recurrent_run(struct transformer *m, size_t layer, const struct input *in, size_t n,
-                   size_t n_rows)
+/* From what the products give to r->out. */
+static void recurrent_step(struct transformer *m, size_t layer, size_t n, size_t n_rows)
 {
     const struct backend_type *op = m->backend->type;
     const struct state_ops *state = op->state;
@@ -188,10 +234,6 @@ void recurrent_run(struct transformer *m, size_t layer, const struct input *in, 
                                    .corrects = corrects,
                                    .skip = parts[PART_STATE_SKIP]};
 
-    if (corrects)
-        recurrent_products(m, layer, in, n);
-    else
-        recurrent_product(m, layer, in, n);
     state->conv(m->backend, m->states, layer, parts[PART_STATE_TAPS], t->n_taps,
                 parts[PART_STATE_TAPS_BIAS], r->in, t->n_channels, r->rows, n_rows, r->convolved);
     op->activate(m->backend, ACTIVATION_SILU, NULL, n, t->n_channels, r->convolved);
@@ -201,6 +243,74 @@ void recurrent_run(struct transformer *m, size_t layer, const struct input *in, 
     state->gates(m->backend, &gates, n, r->gates);
     state->recur(m->backend, m->states, layer, &how, r->convolved, r->gates, r->rows, n_rows,
                  r->out);
+}
+
+/* Copies the picked rows of inputs. */
+static void recurrent_copy_inputs(struct transformer *m, const struct recurrent_inputs *from,
+                                  size_t n, const struct recurrent_inputs *to)
+{
+    const struct backend_type *op = m->backend->type;
+    const struct shape_state *t = &m->shape.state;
+
+    op->gather(m->backend, from->in, m->recurrent.picks, n, t->n_channels, to->in);
+    op->gather(m->backend, from->gates, m->recurrent.picks, n, 2 * t->n_heads, to->gates);
+}
+
+void recurrent_run(struct transformer *m, size_t layer, const struct input *in, size_t n,
+                   size_t n_rows)
+{
+    struct recurrent_tables *r = &m->recurrent;
+    const struct recurrent_inputs made = {r->in, r->gates};
+
+    if (sums(m))
+        recurrent_product(m, layer, in, n);
+    else
+        recurrent_products(m, layer, in, n);
+    if (r->n_drafts > 0)
+        recurrent_copy_inputs(m, &made, r->n_drafts, &r->drafts[layer]);
+    recurrent_step(m, layer, n, n_rows);
+}
+
+void recurrent_add_drafts(struct transformer *m, const struct transformer_row *row, size_t first)
+{
+    struct recurrent_tables *r = &m->recurrent;
+
+    if (row->n_drafts == 0)
+        return;
+    assert(row->n_drafts < row->n_tokens && row->n_drafts <= m->config.max_drafts - r->n_drafts);
+    for (size_t i = row->n_tokens - row->n_drafts; i < row->n_tokens; i++)
+        r->picks[r->n_drafts++] = (uint32_t)(first + i);
+}
+
+bool recurrent_accept(struct transformer *m, const struct transformer_row *rows, size_t n_rows)
+{
+    struct recurrent_tables *r = &m->recurrent;
+    const struct recurrent_inputs in = {r->in, r->gates};
+    size_t at = 0, n = 0, n_moves = 0; /* at: the row's first draft */
+
+    for (const struct transformer_row *row = rows; row < rows + n_rows; at += row++->n_drafts) {
+        struct state_save *move;
+
+        assert(row->n_accepted <= row->n_drafts && at + row->n_drafts <= r->n_drafts);
+        if (row->n_drafts == 0 || row->n_accepted == 0)
+            continue;
+        move = &r->moves[n_moves];
+        *move = (struct state_save){row->n_accepted, row->saves[row->n_saves - 1].slot};
+        r->rows[n_moves++] = (struct state_row){.first = n,
+                                                .n_tokens = row->n_accepted,
+                                                .from = move->slot,
+                                                .saves = move,
+                                                .n_saves = 1};
+        for (size_t i = 0; i < row->n_accepted; i++)
+            r->picks[n++] = (uint32_t)(at + i);
+    }
+    for (size_t layer = 0; n > 0 && layer < m->shape.n_layers; layer++) {
+        if (!transformer_recurs(&m->shape, layer))
+            continue;
+        recurrent_copy_inputs(m, &r->drafts[layer], n, &in);
+        recurrent_step(m, layer, n, n_moves);
+    }
+    return n > 0;
 }
 
 /* Norms each group of heads of x [n][n_heads * value_dim]. */

@@ -4,6 +4,7 @@
 #ifndef COMPUTE_MODEL_RECURRENT_H
 #define COMPUTE_MODEL_RECURRENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,7 @@
 struct buffer;
 struct input;
 struct transformer;
+struct transformer_row;
 
 /* Opens a layer's norms of groups of heads; recurrent_close_weights follows in any case. */
 enum status recurrent_open_weights(struct transformer *m, size_t layer,
@@ -24,6 +26,10 @@ enum status recurrent_open_states(struct transformer *m, struct error *err) MUST
 enum status recurrent_open_tables(struct transformer *m, struct error *err) MUST_CHECK;
 void recurrent_close_tables(struct transformer *m);
 
+/* Adds the drafts of a row, whose tokens are laid out from first on, to those of the call. */
+void recurrent_add_drafts(struct transformer *m, const struct transformer_row *row, size_t first);
+/* As transformer_accept, but for the sync; returns whether there is one to make. */
+bool recurrent_accept(struct transformer *m, const struct transformer_row *rows, size_t n_rows);
 /* Runs a layer's steps over the n tokens of the call's rows. */
 void recurrent_run(struct transformer *m, size_t layer, const struct input *in, size_t n,
                    size_t n_rows);

@@ -19,6 +19,10 @@ struct transformer_row {
     int32_t state;
     const struct state_save *saves; /* [n_saves], until the call returns */
     size_t n_saves;
+    /* The last n_drafts tokens may turn out to be others: saves end before them, and the row is the
+     * only one that reads or writes the slot of the last save. transformer_accept then moves that
+     * slot on, behind the first n_accepted of them. */
+    size_t n_drafts, n_accepted;
     size_t n_logits; /* of the last n_logits tokens; 0 for a chunk that is not the last */
     float *logits;   /* [n_logits][n_vocab], the caller's */
     /* Where the device is to draw the tokens itself (transformer_can_draw), else NULL. A logits row

@@ -64,6 +64,7 @@ static void rows_lay_out(struct transformer *m, const struct transformer_row *ro
                               .positions = m->pick_positions,
                               .query_factors = m->pick_query_factors,
                               .rows = m->pick_rows};
+    m->recurrent.n_drafts = 0;
     for (size_t i = 0; i < n_rows; i++) {
         const struct transformer_row *row = &rows[i];
 
@@ -77,6 +78,7 @@ static void rows_lay_out(struct transformer *m, const struct transformer_row *ro
                                                                 .from = row->state,
                                                                 .saves = row->saves,
                                                                 .n_saves = row->n_saves};
+        recurrent_add_drafts(m, row, all->n);
         m->rows[all->n_rows++] = (struct attend_row){
             .first = all->n, .n_tokens = row->n_tokens, .pos = row->pos, .pages = row->pages};
         for (size_t t = 0; t < row->n_tokens; t++, all->n++) {

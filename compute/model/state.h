@@ -86,6 +86,11 @@ struct stream_tables {
     int32_t *zeros; /* [max_tokens] */
 };
 
+/* A layer's inputs [max_drafts] of its convolution and its gates; NULL where it has no state. */
+struct recurrent_inputs {
+    struct buffer *in, *gates;
+};
+
 /* The memory of one call with recurrent layers: all [max_tokens] but for one more number each. */
 struct recurrent_tables {
     struct buffer *in, *convolved;      /* [n_channels] */
@@ -98,6 +103,11 @@ struct recurrent_tables {
     struct buffer
         *group; /* [n_heads * value_dim / n_key_heads] of an output that is normed; or NULL */
     struct state_row *rows; /* the host's */
+    /* Of the call's draft tokens, for transformer_accept; NULL without max_drafts. */
+    struct recurrent_inputs *drafts; /* [n_layers] */
+    size_t n_drafts;
+    uint32_t *picks;          /* [max_drafts] of the call's tokens, or of the drafts */
+    struct state_save *moves; /* [max_drafts] */
 };
 
 struct model_layer {

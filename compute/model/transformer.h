@@ -52,6 +52,12 @@ enum status transformer_forward(struct transformer *m, const struct transformer_
                                 size_t n_rows, const struct kv_copy *copies, size_t n_copies,
                                 struct error *err) MUST_CHECK;
 
+/* Directly after a forward that succeeded, once, with its rows and their n_accepted: runs the
+ * states of recurrent layers over accepted drafts, from the inputs that the forward kept. Failures
+ * are as above; the slots of rows with accepted drafts hold nothing of use then. */
+enum status transformer_accept(struct transformer *m, const struct transformer_row *rows,
+                               size_t n_rows, struct error *err) MUST_CHECK;
+
 /* Prefaults some memory of pages, for milliseconds (base/prefault.h); returns whether some is left.
  * One thread, concurrently with any of the above but transformer_restart. */
 bool transformer_prefault(struct transformer *m, bool is_busy);

@@ -13,7 +13,7 @@
 #include "compute/model/state.h"
 #include "compute/model/transformer.h"
 
-enum { MAX_TOKENS = 512, PAGES = 128, LONE_PAGE = 64 };
+enum { MAX_TOKENS = 512, PAGES = 128, LONE_PAGE = 64, N_DRAFTS = 5 };
 
 /* Slots of state: of the sequence, of a fork of it, of another one; of a row that saves several. */
 enum { SLOT, SLOT_FORK, SLOT_BESIDE, SLOT_SAVES, N_SAVES = 5, SLOTS = SLOT_SAVES + N_SAVES };
@@ -48,6 +48,7 @@ static void run_open(struct run *r, const struct gguf *g, const char *backend, e
                                              .max_context = r->max_context,
                                              .n_kv_pages = PAGES,
                                              .n_state_slots = SLOTS,
+                                             .max_drafts = 2 * N_DRAFTS,
                                              .kv_type = type};
 
     must(backend_open(&r->backend, backend, &config, &err));
@@ -112,6 +113,20 @@ static bool is_state(const struct run *r, int32_t slot)
         return true;
     read_state(r->model, slot, r->got_state);
     return memcmp(r->want_state, r->got_state, r->state_floats * sizeof(*r->got_state)) == 0;
+}
+
+/* Whether the slot has the state behind the first n tokens. */
+static bool is_state_behind(struct run *r, size_t n, int32_t slot, float *scratch)
+{
+    float *state = xalloc(r->state_floats * sizeof(*state));
+    bool is_same;
+
+    read_state(r->model, slot, state);
+    run_part(r, 0, n, 0, scratch);
+    read_state(r->model, SLOT, r->got_state);
+    is_same = memcmp(state, r->got_state, r->state_floats * sizeof(*state)) == 0;
+    free(state);
+    return is_same;
 }
 
 static void check_same_in(const struct run *r, const float *want, const float *got, int32_t slot,
@@ -229,6 +244,51 @@ static void check_speculation(struct run *r, const float *want, float *got)
     check_same(r, want, got, "a rejected draft");
 }
 
+/* Drafts of two rows, of which the first n_accepted of one are right, and all of the other: their
+ * states are those behind them, and the same bits follow. */
+static void check_accepted(struct run *r, const float *want, float *got, size_t n_accepted)
+{
+    const size_t half = r->n / 2, skip = half * r->n_vocab;
+    const struct state_save saves[2] = {{2, SLOT_BESIDE}, {1, SLOT_FORK}};
+    int32_t ids[1 + N_DRAFTS];
+    struct transformer_row rows[2] = {{.ids = r->ids,
+                                       .n_tokens = 2 + N_DRAFTS,
+                                       .pages = r->pages[1],
+                                       .state = STATES_NONE,
+                                       .saves = &saves[0],
+                                       .n_saves = 1,
+                                       .n_drafts = N_DRAFTS,
+                                       .n_accepted = N_DRAFTS - n_accepted},
+                                      {.ids = ids,
+                                       .n_tokens = 1 + N_DRAFTS,
+                                       .pos = half,
+                                       .pages = r->pages[0],
+                                       .state = SLOT,
+                                       .saves = &saves[1],
+                                       .n_saves = 1,
+                                       .n_drafts = N_DRAFTS,
+                                       .n_accepted = n_accepted,
+                                       .n_logits = 1 + N_DRAFTS,
+                                       .logits = got + skip}};
+
+    for (size_t i = 0; i < 1 + N_DRAFTS; i++)
+        ids[i] = i <= n_accepted ? r->ids[half + i] : (r->ids[half + i] + 1) % (int32_t)r->n_vocab;
+    run_part(r, 0, half, 0, got);
+    must(transformer_forward(r->model, rows, 2, NULL, 0, &err));
+    must(transformer_accept(r->model, rows, 2, &err));
+    if (memcmp(want + skip, got + skip, (1 + n_accepted) * r->n_vocab * sizeof(*got)) != 0 ||
+        !is_state_behind(r, half + 1 + n_accepted, SLOT_FORK, got) ||
+        !is_state_behind(r, 2 + N_DRAFTS - n_accepted, SLOT_BESIDE, got))
+        must(error_set(&err, STATUS_UNKNOWN, "other bits: %zu accepted drafts", n_accepted));
+    /* The slot itself goes on, where it is read and written. */
+    run_part(r, 0, half, 0, got);
+    rows[1].saves = &(const struct state_save){1, SLOT};
+    must(transformer_forward(r->model, rows + 1, 1, NULL, 0, &err));
+    must(transformer_accept(r->model, rows + 1, 1, &err));
+    run_part(r, half + 1 + n_accepted, r->n - half - 1 - n_accepted, 0, got);
+    check_same(r, want, got, "after accepted drafts");
+}
+
 static void check_ways(const struct gguf *g, const char *backend, enum kv_type type, struct run *r,
                        const float *want, float *got)
 {
@@ -237,6 +297,8 @@ static void check_ways(const struct gguf *g, const char *backend, enum kv_type t
     check_fork(r, want, got);
     check_shared_prefix(r, want, got);
     check_speculation(r, want, got);
+    for (size_t i = 0; r->state_floats > 0 && i <= N_DRAFTS; i++)
+        check_accepted(r, want, got, i);
     if (strcmp(backend, "cuda") == 0) /* further ways take minutes on a stand-in of the device */
         return;
     run_chunks(r, 7, 0, got);

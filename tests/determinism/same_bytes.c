@@ -8,12 +8,11 @@
  *
  *     same_bytes tiny|state|cuda|cuda_orders|short|whole
  *
- * tiny: a small model made in memory; state: one with recurrent state, whose guesses are none;
- * cuda: the same, the cpu's replies held against those of the CUDA backend, which
- * PARLEY_CUDA_MODULE may name; cuda_orders: a few ways of these, for a stand-in of the device that
- * runs each kernel in many orders; short: a choice of ways that takes seconds; whole: all of them,
- * with progress and a table. Exits with 0 when all is equal, 3 when a bit differs, 1 when it could
- * not be told. */
+ * tiny: a small model made in memory; state: one with recurrent state; cuda: as tiny, the cpu's
+ * replies held against those of the CUDA backend, which PARLEY_CUDA_MODULE may name; cuda_orders: a
+ * few ways of these, for a stand-in of the device that runs each kernel in many orders; short: a
+ * choice of ways that takes seconds; whole: all of them, with progress and a table. Exits with 0
+ * when all is equal, 3 when a bit differs, 1 when it could not be told. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -462,7 +461,7 @@ int main(int argc, char **argv)
         try_some(&s);
     json_decref(s.lines);
     (void)printf("%zu ways, %zu tokens, %zu replies differ\n", s.n_ways, s.n_tokens, s.n_wrong);
-    if ((s.n_accepted == 0) != has_state || s.n_found == 0 || s.n_recomputed == 0) {
+    if (s.n_accepted == 0 || s.n_found == 0 || s.n_recomputed == 0) {
         (void)fprintf(stderr, "same_bytes: no guess was right, or nothing was cached, or nothing "
                               "computed again: this proves too little\n");
         return 1;

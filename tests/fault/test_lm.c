@@ -50,7 +50,9 @@ START_TEST(open_fails_cleanly)
 }
 END_TEST
 
-static enum status turn_once(struct agent *a, struct clone *c, int32_t ids[N], struct error *err)
+/* predicted [N], or NULL: the reply, whose tokens are drafts then. */
+static enum status turn_once(struct agent *a, struct clone *c, const int32_t *predicted,
+                             int32_t ids[N], struct error *err)
 {
     struct sampling s;
     struct drive d, *only = &d;
@@ -67,6 +69,8 @@ static enum status turn_once(struct agent *a, struct clone *c, int32_t ids[N], s
     s.has_seed = true;
     rc = drive_begin(&d, c, "the hello", &s, err);
     if (rc == STATUS_OK) {
+        d.turn.seen.predicted = predicted;
+        d.turn.seen.n_predicted = predicted != NULL ? N : 0;
         drive_run(a, &only, 1, 16);
         if (d.turn.row.outcome == ROW_FAILED) {
             *err = d.turn.row.err;
@@ -103,13 +107,13 @@ static enum status converse_once(void *arg)
     if (all != STATUS_OK)
         return all;
     for (int turn = 0; turn < 2; turn++) {
-        while ((rc = turn_once(k->agent, c, ids, &err)) != STATUS_OK)
+        while ((rc = turn_once(k->agent, c, k->want[turn], ids, &err)) != STATUS_OK)
             all = rc;
         ck_assert_mem_eq(ids, k->want[turn], sizeof(ids));
     }
     while ((rc = clone_fork(&child, c, 1, &err)) != STATUS_OK)
         all = rc;
-    while ((rc = turn_once(k->agent, child, ids, &err)) != STATUS_OK)
+    while ((rc = turn_once(k->agent, child, k->want[1], ids, &err)) != STATUS_OK)
         all = rc;
     ck_assert_mem_eq(ids, k->want[1], sizeof(ids));
     clone_close(child);
@@ -130,7 +134,7 @@ START_TEST(conversations_survive_failures)
         ck_assert_int_eq(open_tiny_with(&k.agent, i == 1, &err), STATUS_OK);
         ck_assert_int_eq(clone_open(&c, k.agent, &config, &err), STATUS_OK);
         for (int turn = 0; turn < 2; turn++)
-            ck_assert_int_eq(turn_once(k.agent, c, k.want[turn], &err), STATUS_OK);
+            ck_assert_int_eq(turn_once(k.agent, c, NULL, k.want[turn], &err), STATUS_OK);
         clone_close(c);
         ck_assert_int_gt(sweep(converse_once, &k), 20);
         agent_unref(k.agent);

@@ -1,9 +1,11 @@
 /* Conversations with a model that carries a recurrent state: what is computed again, and that the
  * slots' number changes no reply. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agents/lm/lm.h"
+#include "base/alloc.h"
 #include "tests/support/lm_driver.h"
 #include "tests/unit/base/suite.h"
 
@@ -13,7 +15,7 @@ static const struct tiny_config tiny = {.type = DTYPE_Q8_0, .seed = 7, .has_stat
 static struct error err;
 static struct sampling greedy;
 
-static struct agent *open_agent(size_t kv_bytes, bool has_cache)
+static struct agent *open_with(size_t kv_bytes, bool has_cache, enum speculate speculate)
 {
     struct agent_config config = drive_config("cpu", PLENTY);
     struct agent *a;
@@ -23,11 +25,16 @@ static struct agent *open_agent(size_t kv_bytes, bool has_cache)
     greedy.max_tokens = MAX_REPLY;
     greedy.ignore_eos = true;
     config.options.no_prefix_cache = !has_cache;
-    config.options.speculate = SPECULATE_ON;
+    config.options.speculate = speculate;
     if (kv_bytes != 0)
         config.options.kv_bytes = kv_bytes;
     ck_assert_msg(drive_open(&a, &tiny, &config, &err) == STATUS_OK, "%s", err.text);
     return a;
+}
+
+static struct agent *open_agent(size_t kv_bytes, bool has_cache)
+{
+    return open_with(kv_bytes, has_cache, SPECULATE_ON);
 }
 
 static struct lm *lm_in(struct agent *a)
@@ -219,6 +226,71 @@ START_TEST(dropped_turns_leave_nothing)
 }
 END_TEST
 
+static void expect_same_state(struct agent *a, struct clone *x, struct agent *b, struct clone *y)
+{
+    const size_t size_bytes = transformer_slot_bytes(lm_in(a)->transformer);
+    unsigned char *states = xalloc(2 * size_bytes);
+
+    ck_assert_uint_eq(pages_of(x)->kv.n_tokens, pages_of(y)->kv.n_tokens);
+    transformer_read_slot(lm_in(a)->transformer, pages_of(x)->state, states);
+    transformer_read_slot(lm_in(b)->transformer, pages_of(y)->state, states + size_bytes);
+    ck_assert_mem_eq(states, states + size_bytes, size_bytes);
+    free(states);
+}
+
+/* A reply that is predicted, to its end, up to a wrong token, or wrongly from the first token on,
+ * is the same, and leaves the same state. A right prediction takes a step for each page. */
+START_TEST(drafts_leave_the_same_state)
+{
+    enum { RIGHT, HALF, WRONG, WAYS };
+    struct agent *a = open_with(0, true, SPECULATE_OFF);
+    struct agent *on = open_with(0, true, SPECULATE_ON);
+    struct clone *plain = open_clone(a, NULL), *guessed = open_clone(on, NULL), *c[WAYS];
+    struct said want, got;
+    uint64_t n_accepted = lm_in(a)->n_accepted;
+
+    for (int way = 0; way < WAYS; way++)
+        c[way] = open_clone(a, NULL);
+    for (int turn = 0; turn < 3; turn++) {
+        say(a, plain, "Name a river.", 64, &want);
+        say(on, guessed, "Name a river.", 64, &got);
+        expect_same(&want, &got);
+        expect_same_state(a, plain, on, guessed);
+        for (int way = 0; way < WAYS; way++) {
+            int32_t ids[MAX_REPLY];
+            struct drive d, *only = &d;
+            size_t n_steps = 1;
+
+            memcpy(ids, want.ids, sizeof(ids));
+            ids[0] ^= way == WRONG;
+            ids[MAX_REPLY / 2] ^= way == HALF;
+            ck_assert_int_eq(drive_begin(&d, c[way], "Name a river.", &greedy, &err), STATUS_OK);
+            d.turn.seen.predicted = ids;
+            d.turn.seen.n_predicted = MAX_REPLY;
+            while (drive_step(a, &only, 1, 64) != 0)
+                n_steps++;
+            ck_assert_uint_eq(d.turn.reply.n_tokens, MAX_REPLY);
+            for (size_t i = 0; i < MAX_REPLY; i++)
+                ck_assert_int_eq(d.turn.reply.tokens[i].id, want.ids[i]);
+            drive_end(&d, true);
+            expect_same_state(a, plain, a, c[way]);
+            if (way == RIGHT)
+                ck_assert_uint_le(n_steps, 2 + MAX_REPLY / KV_PAGE_TOKENS + 1);
+            else
+                ck_assert_uint_ge(n_steps, way == HALF ? MAX_REPLY / 2 - 1 : MAX_REPLY);
+        }
+    }
+    ck_assert_uint_gt(lm_in(on)->n_accepted, 0);
+    ck_assert_uint_ge(lm_in(a)->n_accepted - n_accepted, 3 * MAX_REPLY);
+    for (int way = 0; way < WAYS; way++)
+        clone_close(c[way]);
+    clone_close(plain);
+    clone_close(guessed);
+    agent_unref(a);
+    agent_unref(on);
+}
+END_TEST
+
 /* Rows that take turns at the fewest slots give the replies that they give alone. */
 START_TEST(few_slots_change_no_reply)
 {
@@ -267,4 +339,4 @@ END_TEST
 
 SUITE_MAIN("lm_states", system_prompts_are_found, junctions_are_found_from_the_third_on,
            rewinds_go_back_to_a_snapshot, forks_share_a_slot, dropped_turns_leave_nothing,
-           few_slots_change_no_reply, too_little_memory_is_refused)
+           drafts_leave_the_same_state, few_slots_change_no_reply, too_little_memory_is_refused)
