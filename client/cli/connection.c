@@ -84,11 +84,15 @@ static bool read_secret(char **out, const char *path)
         return false;
     }
     *out = xalloc(SECRET_MAX_BYTES);
+    errno = 0;
     len = fread(*out, 1, SECRET_MAX_BYTES - 1, file); /* the rest is zero: it ends the text */
+    if (len == 0 && errno != 0)
+        console_error("%s: %s", path, strerror(errno));
+    else if (len == 0)
+        console_error("%s is empty", path);
     (void)fclose(file);
     if (len > 0)
         return true;
-    console_error("%s is empty", path);
     return false;
 }
 

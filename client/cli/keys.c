@@ -1,6 +1,7 @@
 /* parley keys: a new key, and its line for parleyd's file of keys. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/checksum.h"
 #include "base/env.h"
@@ -76,7 +77,8 @@ static void print_key(const struct keys_options *o, const char *key,
 
     print_hex(digest, SHA256_BYTES, hex);
     (void)printf("%s\n", key); /* main reports a failure of stdout */
-    (void)fprintf(stderr, "the key is printed once; its line for 'parleyd --keys FILE' is:\n");
+    if (isatty(STDOUT_FILENO) != 0)
+        (void)fprintf(stderr, "the key is printed once; its line for 'parleyd --keys FILE' is:\n");
     (void)printf("%s %s%s%s", o->principal, hex, o->is_admin ? " admin" : "",
                  o->is_attach ? " attach" : "");
     print_number("weight", o->weight);

@@ -70,6 +70,8 @@ bool reach_address(char out[REACH_ADDRESS_SIZE], const char *address, struct par
 
     if (strlen(address) + sizeof("[]:65535") > REACH_ADDRESS_SIZE)
         why = "it is too long";
+    else if (has_scheme(address) && strchr(address, ':')[1] == '\0')
+        why = "give HOST:PORT, [IPV6]:PORT or unix:/PATH";
     else if (has_scheme(address))
         (void)snprintf(out, REACH_ADDRESS_SIZE, "%s", address); /* it fits */
     else if (strstr(address, "://") != NULL)

@@ -1,12 +1,42 @@
 #include "server/config/units.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/number.h"
 
+/* Names the largest value, in the largest unit that it is a whole number of. */
+static enum status too_much(struct error *err, const char *text, const struct config_unit *units,
+                            uint64_t max)
+{
+    const struct config_unit *unit = units;
+
+    for (; units->name != NULL; units++)
+        if (max % units->factor == 0 && (units->factor > unit->factor || max % unit->factor != 0))
+            unit = units;
+    return error_set(err, STATUS_INVALID, "'%.60s' is too much, it must be at most %" PRIu64 "%s",
+                     text, max / unit->factor, unit->name);
+}
+
+static enum status no_unit(struct error *err, const char *text, const struct config_unit *units)
+{
+    char names[64] = "";
+
+    for (size_t len = 0; units->name != NULL && len < sizeof(names); units++)
+        if (*units->name != '\0')
+            len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", len == 0 ? "" : ", ",
+                                    units->name);
+    if (*names == '\0')
+        return error_set(err, STATUS_INVALID, "'%.60s' is not a whole number, which has no unit",
+                         text);
+    return error_set(err, STATUS_INVALID, "'%.60s' has no unit that is known: %s", text, names);
+}
+
 enum status config_number(uint64_t *out, const char *text, const struct config_unit *units,
                           uint64_t max, struct error *err)
 {
+    const struct config_unit *const all = units;
     uint64_t n;
     const size_t len = number_take(&n, text, SIZE_MAX, UINT64_MAX);
 
@@ -18,11 +48,11 @@ enum status config_number(uint64_t *out, const char *text, const struct config_u
         if (strcmp(text + len, units->name) != 0)
             continue;
         if (__builtin_mul_overflow(n, units->factor, &value) || value > max)
-            return error_set(err, STATUS_INVALID, "'%.60s' is too much", text);
+            return too_much(err, text, all, max);
         *out = value;
         return STATUS_OK;
     }
-    return error_set(err, STATUS_INVALID, "'%.60s' has no unit that is known", text);
+    return no_unit(err, text, all);
 }
 
 const struct config_unit config_counts[] = {{"", 1}, {NULL, 0}};

@@ -677,6 +677,8 @@ def test_names():
             (lambda: parley.serve(Speller, adress="x"), "parley.serve() has no 'adress': did you mean 'address'?"),
             (lambda: parley.aio.serve(Speller, world=True), "parley.aio.serve() has no 'world': did you mean 'worlds'?"),
             (lambda: parley.connect("localhost", patients=3), "did you mean 'patience'?"),
+            (lambda: parley.connect(8001), "addresses is 8001, it must be 'HOST:PORT' or a list"),
+            (lambda: parley.agent(version="1"), "parley.agent() needs name, which is missing"),
             (lambda: server.open("echo", temprature=0), "a conversation has no 'temprature': did you mean 'temperature'?"),
             (lambda: server.open("echo", metdata={}), "did you mean 'metadata'?"),
             (lambda: chat.ask("x", max_token=3), "a turn has no 'max_token': did you mean 'max_tokens'?"),

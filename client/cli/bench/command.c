@@ -166,8 +166,7 @@ static enum exit_code read_levels(struct sweep *b, const struct verb *verb)
                                   "--concurrency is '%s', it must be whole numbers such as 1,8,64",
                                   b->concurrency);
         if (n == 0 || n > MAX_CONCURRENCY)
-            return options_misuse(verb,
-                                  "the number of concurrent conversations must be from 1 to %d",
+            return options_misuse(verb, "--concurrency must be from 1 to %d conversations at once",
                                   (int)MAX_CONCURRENCY);
         if (b->n_levels == SWEEP_MAX_LEVELS)
             return options_misuse(verb, "--concurrency may have at most %d numbers",
@@ -418,12 +417,15 @@ static enum exit_code settle(struct sweep *b, const struct verb *verb)
     enum exit_code code;
 
     if (plan->duration_s < 0 || plan->think_s < 0 || plan->timeout_s < 0 || plan->arrivals.rate < 0)
-        return options_misuse(verb, "a time or a rate is less than 0");
+        return options_misuse(verb, "%s is less than 0",
+                              plan->duration_s < 0  ? "--duration"
+                              : plan->think_s < 0   ? "--think"
+                              : plan->timeout_s < 0 ? "--timeout"
+                                                    : "--rate");
     if (plan->duration_s > 0 && (b->set & REQUESTS) != 0)
         return options_misuse(verb, "--duration replaces --requests: give one of them");
     if (plan->n_background > MAX_CONCURRENCY)
-        return options_misuse(verb, "the number of concurrent conversations must be from 1 to %d",
-                              (int)MAX_CONCURRENCY);
+        return options_misuse(verb, "--background must be at most %d", (int)MAX_CONCURRENCY);
     if (((b->set & REQUESTS) != 0 && plan->n_conversations == 0) || plan->n_turns == 0)
         return options_misuse(verb, "--requests and --turns must be at least 1");
     if ((b->set & SWEEP_SHARED_PREFIX) != 0 && b->prompt_file != NULL)

@@ -27,6 +27,7 @@ struct conversation_list {
     const char *model, *format;
     enum transcript_layout layout; /* of format */
     uint32_t limit, at_turn;
+    uint32_t turn; /* the argument of rewind and cancel */
     struct parley_channel *channel;
     struct text_table table; /* of list */
     uint32_t n_listed;
@@ -58,6 +59,8 @@ struct action {
     int n_min, n_max;
     int n_ids; /* how many of the arguments, at most, name a conversation */
     enum exit_code (*run)(struct conversation_list *c, int n, char **args);
+    const char *turn; /* what the second argument numbers, if it does; no turn has the number 0 */
+    bool may_be_0;
 };
 
 /* 0 where the server's clock is ahead. */
@@ -200,13 +203,9 @@ static enum exit_code conversations_close(struct conversation_list *c, int n_arg
 static enum exit_code conversations_rewind(struct conversation_list *c, int n_args, char **args)
 {
     struct parley_error err;
-    uint64_t to_turn;
     uint32_t turns;
 
-    if (!number_read(&to_turn, args[1], UINT32_MAX))
-        return options_misuse(
-            c->verb, "rewind needs the number of the last turn to keep, '%s' is not one", args[1]);
-    if (parley_rewind(c->channel, args[0], (uint32_t)to_turn, &turns, &err) != PARLEY_OK)
+    if (parley_rewind(c->channel, args[0], c->turn, &turns, &err) != PARLEY_OK)
         return connection_complain(&err);
     if (c->connection.is_json)
         (void)out_json(json_pack("{ss,si}", "conversation", args[0], "turns", (int)turns));
@@ -217,12 +216,8 @@ static enum exit_code conversations_cancel(struct conversation_list *c, int n_ar
 {
     struct parley_error err;
     uint32_t n_cancelled;
-    uint64_t turn = 0;
 
-    if (n_args > 1 && (!number_read(&turn, args[1], UINT32_MAX) || turn == 0))
-        return options_misuse(c->verb, "cancel needs the number of a turn, '%s' is not one",
-                              args[1]);
-    if (parley_cancel_turn(c->channel, args[0], (uint32_t)turn, &n_cancelled, &err) != PARLEY_OK)
+    if (parley_cancel_turn(c->channel, args[0], c->turn, &n_cancelled, &err) != PARLEY_OK)
         return connection_complain(&err);
     if (c->connection.is_json)
         (void)out_json(
@@ -256,15 +251,15 @@ static enum exit_code conversations_import(struct conversation_list *c, int n_ar
 }
 
 static const struct action actions[] = {
-    {"list", "", 0, 0, 0, conversations_list},
-    {"show", "ID", 1, 1, 1, conversations_show},
-    {"fork", "ID", 1, 1, 1, conversations_fork},
-    {"rewind", "ID TURN", 2, 2, 1, conversations_rewind},
-    {"cancel", "ID [TURN]", 1, 2, 1, conversations_cancel},
-    {"close", "ID…", 1, 1000, 1000, conversations_close},
-    {"watch", "[ID]", 0, 1, 1, conversations_watch},
-    {"export", "[ID…]", 0, 1000, 1000, conversations_export},
-    {"import", "< FILE", 0, 0, 0, conversations_import},
+    {"list", "", 0, 0, 0, conversations_list, NULL, false},
+    {"show", "ID", 1, 1, 1, conversations_show, NULL, false},
+    {"fork", "ID", 1, 1, 1, conversations_fork, NULL, false},
+    {"rewind", "ID TURN", 2, 2, 1, conversations_rewind, "the last turn to keep", true},
+    {"cancel", "ID [TURN]", 1, 2, 1, conversations_cancel, "a turn", false},
+    {"close", "ID…", 1, 1000, 1000, conversations_close, NULL, false},
+    {"watch", "[ID]", 0, 1, 1, conversations_watch, NULL, false},
+    {"export", "[ID…]", 0, 1000, 1000, conversations_export, NULL, false},
+    {"import", "< FILE", 0, 0, 0, conversations_import, NULL, false},
 };
 
 static const struct action *find_action(const char *name)
@@ -286,6 +281,16 @@ static enum exit_code no_such_action(const struct verb *verb, const char *name)
         return options_misuse(verb, "there is no command '%s', did you mean '%s'?", name,
                               near.word);
     return options_misuse(verb, "there is no command '%s', it must be one of %s", name, verb->args);
+}
+
+static bool read_turn(uint32_t *out, const char *text, bool may_be_0)
+{
+    uint64_t n;
+
+    if (!number_read(&n, text, UINT32_MAX) || (n == 0 && !may_be_0))
+        return false;
+    *out = (uint32_t)n;
+    return true;
 }
 
 /* Makes ids of the arguments that name conversations. */
@@ -345,5 +350,8 @@ enum exit_code conversations_run(const struct verb *verb, int argc, char **argv)
         return options_misuse(verb, "--format must be text, markdown or html, not '%s'", c.format);
     if (c.format != NULL && (strcmp(action->name, "show") != 0 || c.connection.is_json))
         return options_misuse(verb, "--format is for show, without --json");
+    if (action->turn != NULL && n > 1 && !read_turn(&c.turn, argv[first + 2], action->may_be_0))
+        return options_misuse(verb, "%s needs the number of %s, '%s' is not one", action->name,
+                              action->turn, argv[first + 2]);
     return conversations_act(&c, action, n, argv + first + 1);
 }

@@ -86,15 +86,19 @@ static enum exit_code drain_begin(struct parley_channel *channel, bool is_json)
     Parley__V1__AdminDrainRequest request = PARLEY__V1__ADMIN_DRAIN_REQUEST__INIT;
     ProtobufCMessage *answer;
     struct parley_error err;
+    uint32_t n_turns;
 
     if (connection_call(&answer, channel, "/parley.v1.Admin/Drain", &request.base,
                         &parley__v1__admin_drain_response__descriptor, 0, &err) != PARLEY_OK)
         return connection_complain(&err);
+    n_turns = ((const Parley__V1__AdminDrainResponse *)answer)->turns;
     if (is_json)
         (void)out_json(message_json(answer)); /* out_end reports a failure */
+    else if (n_turns == 0)
+        printf("it stops now: no turn is running\n");
     else
-        printf("it stops once %u turns have ended or are handed over\n",
-               ((const Parley__V1__AdminDrainResponse *)answer)->turns);
+        printf("it stops once %u turn%s handed over\n", n_turns,
+               n_turns == 1 ? " has ended or is" : "s have ended or are");
     protobuf_c_message_free_unpacked(answer, NULL);
     return EXIT_DONE;
 }

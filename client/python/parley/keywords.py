@@ -23,13 +23,18 @@ def unknown(what: str, name: str, known: Iterable[str]) -> TypeError:
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Has a function say, of a keyword that it does not know, which one is meant. Python does from 3.13 on."""
-    names = {p.name for p in inspect.signature(function).parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    parameters = inspect.signature(function).parameters.values()
+    names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    needed = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
     title = f"parley.{'aio.' if function.__module__.endswith('aio') else ''}{function.__name__}()"
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **more: P.kwargs) -> R:
         for name in more.keys() - names:
             raise unknown(title, name, names)
+        for name in needed[len(args):]:
+            if name not in more:
+                raise TypeError(f"{title} needs {name}, which is missing")
         return function(*args, **more)
 
     return wrapper

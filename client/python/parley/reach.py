@@ -6,6 +6,7 @@ import re
 
 PORT = 8001  # of gRPC at parleyd
 SCHEMES = "unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:"  # paths and lists of addresses, which gRPC reads by itself
+FORMS = "give HOST:PORT, [IPV6]:PORT or unix:/PATH"
 MAX_BYTES = 246
 
 # A cause: its reason, its sentence, and whether it stays until the caller changes something.
@@ -71,13 +72,15 @@ def fault_of(address: str) -> str:
     """Returns what is wrong with an address, or ""."""
     if len(address.encode()) > MAX_BYTES:
         return "it is too long"
+    if address in SCHEMES:
+        return FORMS
     if address.startswith(SCHEMES):
         return ""
     if "://" in address:
         return "it is a URL; give HOST:PORT, with the port of gRPC"
     parts = _split(address)
     if parts is None:
-        return "give HOST:PORT, [IPV6]:PORT or unix:/PATH"
+        return FORMS
     if parts[1] is not None and not (re.fullmatch("[0-9]{1,19}", parts[1]) and 0 < int(parts[1]) < 65536):
         return "its port must be a number from 1 to 65535"
     return ""

@@ -86,6 +86,8 @@ def metadata_of(key: str | None) -> list[tuple[str, str]]:
 
 
 def addresses_of(addresses: str | Sequence[str]) -> list[str]:
+    if not isinstance(addresses, (str, Sequence)):
+        raise TypeError(f"addresses is {addresses!r}, it must be 'HOST:PORT' or a list of such texts")
     found = addresses.split(",") if isinstance(addresses, str) else list(addresses)
     if not found:
         raise ValueError(f"addresses is {addresses!r}, it must have at least one address")
