@@ -99,15 +99,15 @@ static void print_template(const struct lm_inspection *x)
 {
     const char *at = x->template_text, *end = at + x->template_len;
 
-    printf("template      %s%s%s\n",
-           x->template_text == NULL ? "none: it takes raw prompts; parleyd --chat-template gives "
-                                      "it one"
-           : *x->template_name == '\0' ? "not run here: "
-                                       : x->template_name,
-           x->template_text != NULL && *x->template_name == '\0' ? x->template_why.text : "",
-           x->template_text != NULL && *x->template_name == '\0'
-               ? "; parleyd --chat-template gives it another"
-               : "");
+    if (x->template_text == NULL)
+        printf("template      none: it takes raw prompts; parleyd --chat-template gives it one\n");
+    else if (*x->template_name != '\0')
+        printf("template      %s\n", x->template_name);
+    else if (x->template_why.status == STATUS_OK)
+        printf("template      not tried, since the model does not load\n");
+    else
+        printf("template      not run here: %s; parleyd --chat-template gives it another\n",
+               x->template_why.text);
     for (int i = 0; at != NULL && at < end && i < TEMPLATE_LINES; i++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t len = (size_t)((newline == NULL ? end : newline) - at);

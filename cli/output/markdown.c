@@ -37,6 +37,15 @@ void markdown_deinit(struct markdown *m)
     buf_deinit(&m->word);
 }
 
+void markdown_resize(struct markdown *m, size_t width)
+{
+    m->width = width == 0 ? WIDTH_UNKNOWN : width;
+    if (m->column > m->width) /* the terminal goes on in another row */
+        m->column = (m->column - 1) % m->width + 1;
+    if (m->indent >= m->width)
+        m->indent = 0;
+}
+
 static void markdown_out(struct markdown *m, const char *text, size_t len)
 {
     m->is_good = m->is_good && (len == 0 || m->write(m->arg, text, len));

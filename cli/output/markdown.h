@@ -51,6 +51,8 @@ struct markdown {
 void markdown_init(struct markdown *m, size_t width,
                    bool (*write)(void *arg, const char *text, size_t len), void *arg);
 void markdown_deinit(struct markdown *m);
+/* The terminal has another width from now on; 0: it is not known. */
+void markdown_resize(struct markdown *m, size_t width);
 
 /* Takes the next part of the text, which ends between two characters. A word is shown when its end
  * has come. False: a write has failed. */

@@ -127,6 +127,10 @@ def wrong_commands(cli):
         (["conversations", "zzzzz"], 2, "it must be one of [list | show ID"),
         (["conversations", "show"], 2, "show takes ID"),
         (["conversations", "list", "extra"], 2, "list takes no argument"),
+        (["conversations", "rewind", "x", "y"], 2, "rewind needs the number of the last turn to keep, 'y' is not one"),
+        (["conversations", "cancel", "x", "0"], 2, "cancel needs the number of a turn, '0' is not one"),
+        (["status", "--key-file", "/"], 1, "/: Is a directory"),
+        (["bench", "parley://127.0.0.1:1", "--rate", "-5"], 2, "--rate is less than 0"),
         (["ask"], 2, "TEXT… is missing; 'parley ask TEXT… [OPTION]…'"),
         (["policy", "new"], 2, "FILE is missing"),
         (["models", "rm"], 2, "'rm' needs the NAME of a model"),
@@ -271,7 +275,9 @@ def what_does_not_load(cli, tiny):
                 file.write(good.replace(was, now, 1))
             (said,) = cli.lines("inspect", path, "--json")
             assert not said["loads"] and said["fault"] == part and advice in said["advice"], (name, said["why"], said["fault"], said["advice"])
-            assert re.search(rf"^loads here    no: .*\nthe fault     its {part}; .*{advice}", cli.out("inspect", path), re.M), name
+            shown = cli.out("inspect", path)
+            assert re.search(rf"^loads here    no: .*\nthe fault     its {part}; .*{advice}", shown, re.M), name
+            assert re.search("^template      not tried, since the model does not load$", shown, re.M), shown
         for name, text, part, advice in [("cut.gguf", good[:5000], "weights", "fetch the file again"), ("text.gguf", b"no model", "weights", "or no model's")]:
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(text)
@@ -627,6 +633,14 @@ def markdown(cli):
     cli.out("conversations", "close", *[c["conversation"] for c in cli.lines("conversations", "--json")])
 
 
+def begin_reply(link, shown):
+    """Lets no more of the answers come than shows some of the reply."""
+    while not re.search(r"hello\n+\S", shown.shown):
+        link.allow(100)
+        if shown.is_ready(0.3):
+            shown.read()
+
+
 def a_link_that_is_cut(cli):
     """The chat says that it is reconnecting, and the reply goes on where it was: all of it is shown, once."""
     link = cable.Cable(cli.environment["PARLEY_SERVER"])
@@ -635,10 +649,7 @@ def a_link_that_is_cut(cli):
     link.allow(0)
     shown.type("hello\r")
     shown.expect(r"hello\n")
-    while not re.search(r"hello\n+\S", shown.shown):
-        link.allow(100)
-        if shown.is_ready(0.3):
-            shown.read()
+    begin_reply(link, shown)
     link.hold()
     shown.expect(rf"reconnecting to {link.address} …")
     link.let_go()
@@ -653,6 +664,25 @@ def a_link_that_is_cut(cli):
     seen = seen[: seen.rindex("\n")].replace(f"reconnecting to {link.address} …", "")
     assert re.sub(r"\s", "", seen) == re.sub(r"\s", "", reply), (seen, reply)
     cli.out("conversations", "close", name)
+
+
+def ctrl_c_while_the_link_is_cut(cli):
+    """It ends the turn and gives the prompt back, and /quit leaves, though no server answers."""
+    link = cable.Cable(cli.environment["PARLEY_SERVER"])
+    shown = Terminal(Cli(cli.path, link.address), "--model", "tiny", "--ignore-eos", "--max-tokens", "200", "--wait", "600")
+    shown.expect(r"> ")
+    link.allow(0)
+    shown.type("hello\r")
+    shown.expect(r"hello\n")
+    begin_reply(link, shown)
+    link.hold()
+    shown.expect(rf"reconnecting to {link.address} …")
+    shown.type("\x03")
+    shown.expect(r"stopped\n> ")
+    shown.type("/quit\r")
+    shown.end()
+    link.let_go()
+    cli.out("conversations", "close", *[c["conversation"] for c in cli.lines("conversations", "--json")])
 
 
 def ctrl_c_at_the_prompt(cli):
@@ -987,6 +1017,7 @@ def main():
             last_turns(cli)
             markdown(cli)
             a_link_that_is_cut(cli)
+            ctrl_c_while_the_link_is_cut(cli)
             ctrl_c_at_the_prompt(cli)
             replies_of_a_model(cli)
             ctrl_c_stops_the_reply(cli)

@@ -38,6 +38,7 @@ static bool chat_show(void *arg, const char *text, size_t len)
 {
     struct chat *c = arg;
 
+    c->is_lost = false;
     console_clear();
     return reply_view_write(&c->view, text, len);
 }
@@ -52,6 +53,7 @@ static void show_lost(void *arg, bool is_lost)
     struct chat *c = arg;
 
     if (is_lost) {
+        c->is_lost = true; /* until more of the reply comes */
         reply_view_pause(&c->view);
         console_progress("reconnecting to %s …", c->connection.server);
     } else {
@@ -116,6 +118,7 @@ static bool chat_say(struct chat *c, const char *text)
     if (*c->conversation == '\0' && !chat_begin(c))
         return false;
     turn.turn = c->n_turns + 1;
+    c->is_lost = false;
     reply_view_begin(&c->view);
     is_good = cli_turn_run(&x) == PARLEY_OK && x.is_done;
     console_clear();
@@ -131,7 +134,7 @@ static bool chat_say(struct chat *c, const char *text)
             console_quiet("stopped");
         else
             chat_complain(c, &x);
-        c->is_in_doubt = x.err.status == PARLEY_UNAVAILABLE;
+        c->is_in_doubt = c->is_lost || x.err.status == PARLEY_UNAVAILABLE;
         if (*c->conversation != '\0' && !c->is_in_doubt)
             chat_count_turns(c);
     }

@@ -29,6 +29,7 @@ struct chat {
     char model[128], version[65];
     uint32_t n_turns; /* complete ones */
     bool is_mine;     /* opened by this chat: no other client knows its id */
+    bool is_lost;     /* the link, during a turn */
     bool is_in_doubt; /* the server went away during a turn: n_turns is to be asked again */
 };
 

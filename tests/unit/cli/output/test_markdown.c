@@ -205,6 +205,27 @@ START_TEST(the_column_is_known)
 }
 END_TEST
 
+/* A terminal that becomes narrower during a text breaks lines at its own width from then on. */
+START_TEST(the_width_changes)
+{
+    static const char text[] = "one two three four ";
+    struct screen s = {.n_writes = SIZE_MAX};
+    struct markdown m;
+
+    buf_init(&s.bytes, LIMIT_BYTES);
+    markdown_init(&m, 80, screen_write, &s);
+    ck_assert(markdown_write(&m, text, strlen(text)));
+    markdown_resize(&m, 12); /* the column was 18 */
+    ck_assert_uint_eq(m.column, 6);
+    ck_assert(markdown_write(&m, text, strlen(text)));
+    ck_assert(markdown_end(&m));
+    ck_assert_uint_eq(s.bytes.len, strlen("one two three four one\ntwo three\nfour"));
+    ck_assert_mem_eq(s.bytes.data, "one two three four one\ntwo three\nfour", s.bytes.len);
+    markdown_deinit(&m);
+    buf_deinit(&s.bytes);
+}
+END_TEST
+
 START_TEST(a_failed_write_ends_the_output)
 {
     struct screen s = {.n_writes = 2};
@@ -232,6 +253,7 @@ int main(void)
     tcase_add_test(all, words_wrap);
     tcase_add_test(all, no_character_is_lost);
     tcase_add_test(all, the_column_is_known);
+    tcase_add_test(all, the_width_changes);
     tcase_add_test(all, a_failed_write_ends_the_output);
     suite_add_tcase(suite, all);
     runner = srunner_create(suite);
