@@ -12,9 +12,7 @@
 enum {
     MAX_REF_HOPS = 16,
     MAX_MERGED = 1 << 15, /* members of merged schemas, counted each time that they are merged */
-    MAX_OPPOSITES = 32,   /* alternatives of an opposite */
-    MAX_OPPOSITE_DEPTH = 8,
-    OPPOSITE_WORK = 512, /* what an opposite costs, in looks at a part of an automaton's state */
+    OPPOSITE_WORK = 512,  /* what an opposite costs, in looks at a part of an automaton's state */
 };
 
 /* --- types --- */
@@ -50,6 +48,15 @@ unsigned guard_types(const json_t *type)
     return (types & TYPE_NUMBER) != 0 ? types & ~(unsigned)TYPE_INTEGER : types;
 }
 
+json_t *guard_type_name(unsigned type)
+{
+    unsigned i = 0;
+
+    while (type > 1u << i)
+        i++;
+    return json_string(type_names[i]);
+}
+
 unsigned guard_type_of_value(const json_t *value)
 {
     switch (json_typeof(value)) {
@@ -71,325 +78,6 @@ unsigned guard_type_of_value(const json_t *value)
         break;
     }
     return TYPE_OBJECT;
-}
-
-/* --- opposites --- */
-
-/* Adds to out, a list, schemas of which each holds only where schema does not, and one holds there
- * but for rare cases. False: they have no form, or there was no memory. */
-static bool add_opposite(json_t *out, const json_t *schema, unsigned depth);
-
-/* One of the list, which it takes; false for an empty one. */
-static json_t *any_of(json_t *list)
-{
-    if (json_array_size(list) > 0)
-        return json_pack("{s:o}", "anyOf", list);
-    json_decref(list);
-    return json_false();
-}
-
-static bool add_opposite_type(json_t *out, const json_t *type)
-{
-    const unsigned types = guard_types(type);
-    json_t *others;
-
-    if (types == 0 || (types & TYPE_INTEGER) != 0)
-        return false; /* numbers that are no integers have no form */
-    others = json_array();
-    for (size_t i = 0; i < N_TYPES; i++)
-        if ((types & 1u << i) == 0 && 1u << i != TYPE_INTEGER)
-            (void)json_array_append_new(others, json_string(type_names[i])); /* or checked below */
-    if (json_array_size(others) == 0) {
-        json_decref(others);
-        return true;
-    }
-    return json_array_append_new(out, json_pack("{s:o}", "type", others)) == 0;
-}
-
-static bool add_opposite_required(json_t *out, const json_t *names)
-{
-    for (size_t i = 0; i < json_array_size(names); i++) {
-        const char *name = json_string_value(json_array_get(names, i));
-
-        if (name == NULL || json_array_append_new(out, json_pack("{s:s,s:{s:b}}", "type", "object",
-                                                                 "properties", name, 0)) != 0)
-            return false;
-    }
-    return json_is_array(names);
-}
-
-static bool add_opposite_properties(json_t *out, json_t *members, unsigned depth)
-{
-    for (void *at = json_object_iter(members); at != NULL;
-         at = json_object_iter_next(members, at)) {
-        json_t *others = json_array();
-        bool is_made = add_opposite(others, json_object_iter_value(at), depth + 1);
-
-        for (size_t i = 0; is_made && i < json_array_size(others); i++)
-            is_made = json_array_append_new(out, json_pack("{s:s,s:[s],s:{s:O}}", "type", "object",
-                                                           "required", json_object_iter_key(at),
-                                                           "properties", json_object_iter_key(at),
-                                                           json_array_get(others, i))) == 0;
-        json_decref(others);
-        if (!is_made)
-            return false;
-    }
-    return json_is_object(members);
-}
-
-static bool add_opposite_all(json_t *out, const json_t *list, unsigned depth)
-{
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (!add_opposite(out, json_array_get(list, i), depth + 1))
-            return false;
-    return json_is_array(list);
-}
-
-/* Neither this nor that: each opposite of the one with each of the other would be many. */
-static bool add_opposite_any(json_t *out, const json_t *list, unsigned depth)
-{
-    json_t *all = json_array();
-    bool is_made = json_is_array(list);
-
-    for (size_t i = 0; is_made && i < json_array_size(list); i++) {
-        json_t *one = json_array();
-
-        is_made = add_opposite(one, json_array_get(list, i), depth + 1) &&
-                  json_array_append_new(all, any_of(json_incref(one))) == 0;
-        json_decref(one);
-    }
-    is_made = is_made && json_array_append_new(out, json_pack("{s:O}", "allOf", all)) == 0;
-    json_decref(all);
-    return is_made;
-}
-
-/* Bounds, each with the bound of what is beyond it. */
-static const struct bound {
-    const char *name, *type, *opposite;
-    int step; /* from the one bound to the other */
-} bounds[] = {
-    {"exclusiveMaximum", "number", "minimum", 0},
-    {"exclusiveMinimum", "number", "maximum", 0},
-    {"maxItems", "array", "minItems", 1},
-    {"maxLength", "string", "minLength", 1},
-    {"maxProperties", "object", "minProperties", 1},
-    {"maximum", "number", "exclusiveMinimum", 0},
-    {"minItems", "array", "maxItems", -1},
-    {"minLength", "string", "maxLength", -1},
-    {"minProperties", "object", "maxProperties", -1},
-    {"minimum", "number", "exclusiveMaximum", 0},
-};
-
-static const struct bound *bound_named(const char *name)
-{
-    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
-        if (strcmp(name, bounds[i].name) == 0)
-            return &bounds[i];
-    return NULL;
-}
-
-static bool add_opposite_bound(json_t *out, const struct bound *b, json_t *value)
-{
-    const double beyond = json_number_value(value) + b->step;
-
-    if (!json_is_number(value)) /* draft 4 has true and false here */
-        return json_is_boolean(value);
-    if (beyond < 0 && b->step < 0)
-        return true; /* nothing is */
-    return json_array_append_new(out, json_pack("{s:s,s:o}", "type", b->type, b->opposite,
-                                                b->step == 0 ? json_incref(value)
-                                                             : json_integer((json_int_t)beyond))) ==
-           0;
-}
-
-static bool says_nothing(const char *keyword)
-{
-    static const char *const names[] = {"$comment", "default",  "deprecated", "description",
-                                        "examples", "readOnly", "title",      "writeOnly"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(keyword, names[i]) == 0)
-            return true;
-    return false;
-}
-
-static bool add_opposite(json_t *out, const json_t *schema, unsigned depth)
-{
-    json_t *from = (json_t *)schema; /* jansson's iterators do not change it */
-
-    if (depth == MAX_OPPOSITE_DEPTH || json_array_size(out) > MAX_OPPOSITES)
-        return false;
-    if (json_is_boolean(schema))
-        return json_is_true(schema) || json_array_append_new(out, json_object()) == 0;
-    if (!json_is_object(schema))
-        return false;
-    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
-        const char *name = json_object_iter_key(at);
-        json_t *value = json_object_iter_value(at);
-        const struct bound *bound = bound_named(name);
-        bool is_added = says_nothing(name);
-
-        if (strcmp(name, "type") == 0)
-            is_added = add_opposite_type(out, value);
-        else if (strcmp(name, "const") == 0)
-            is_added =
-                json_array_append_new(out, json_pack("{s:{s:O}}", "not", "const", value)) == 0;
-        else if (strcmp(name, "enum") == 0)
-            is_added =
-                json_array_append_new(out, json_pack("{s:{s:O}}", "not", "enum", value)) == 0;
-        else if (strcmp(name, "required") == 0)
-            is_added = add_opposite_required(out, value);
-        else if (strcmp(name, "properties") == 0)
-            is_added = add_opposite_properties(out, value, depth);
-        else if (strcmp(name, "allOf") == 0)
-            is_added = add_opposite_all(out, value, depth);
-        else if (strcmp(name, "anyOf") == 0)
-            is_added = add_opposite_any(out, value, depth);
-        else if (strcmp(name, "not") == 0)
-            is_added = json_array_append(out, value) == 0;
-        else if (bound != NULL)
-            is_added = add_opposite_bound(out, bound, value);
-        if (!is_added)
-            return false;
-    }
-    return true;
-}
-
-/* The list of add_opposite; NULL if it has none. */
-static json_t *opposite_of(const json_t *schema)
-{
-    json_t *out = json_array();
-
-    if (out != NULL && add_opposite(out, schema, 0))
-        return out;
-    json_decref(out);
-    return NULL;
-}
-
-/* --- which alternatives exclude each other --- */
-
-static const json_t *follow(struct guard *g, const json_t *schema)
-{
-    const char *pointer = json_string_value(json_object_get(schema, "$ref"));
-
-    return pointer != NULL ? guard_resolve_chain(g, pointer) : schema;
-}
-
-/* The values that a schema enumerates, as a new list; NULL if it enumerates none. */
-static json_t *values_of(const json_t *schema)
-{
-    json_t *values = json_object_get(schema, "enum"), *one = json_object_get(schema, "const");
-
-    if (one != NULL)
-        return json_pack("[O]", one);
-    return json_is_array(values) ? json_incref(values) : NULL;
-}
-
-static bool lists_differ(const json_t *a, const json_t *b)
-{
-    for (size_t i = 0; i < json_array_size(a); i++)
-        for (size_t k = 0; k < json_array_size(b); k++) {
-            const json_t *x = json_array_get(a, i), *y = json_array_get(b, k);
-
-            if (json_equal(x, y) || (json_is_number(x) && json_is_number(y)) || json_is_array(x) ||
-                json_is_object(x))
-                return false;
-        }
-    return true;
-}
-
-static unsigned types_of(const json_t *schema)
-{
-    json_t *values = values_of(schema);
-    unsigned types = guard_types(json_object_get(schema, "type"));
-    unsigned of_values = 0;
-
-    if (values == NULL)
-        return types;
-    for (size_t i = 0; i < json_array_size(values); i++)
-        of_values |= guard_type_of_value(json_array_get(values, i));
-    json_decref(values);
-    return of_values;
-}
-
-static bool is_required(const json_t *schema, const char *name)
-{
-    const json_t *required = json_object_get(schema, "required");
-
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        const char *text = json_string_value(json_array_get(required, i));
-
-        if (text != NULL && strcmp(text, name) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool values_differ(const json_t *a, const json_t *b)
-{
-    json_t *x = values_of(a), *y = values_of(b);
-    bool differ = x != NULL && y != NULL && lists_differ(x, y);
-
-    json_decref(x);
-    json_decref(y);
-    return differ;
-}
-
-/* a requires a name that b does not have. An object with named members gets no others here, where
- * nothing stands beside the alternatives that names some. */
-static bool requires_other(const json_t *a, const json_t *b, bool is_alone)
-{
-    const json_t *required = json_object_get(a, "required"),
-                 *members = json_object_get(b, "properties"),
-                 *rest = json_object_get(b, "additionalProperties");
-
-    if (!json_is_false(rest) &&
-        (!is_alone || rest != NULL || json_object_size(members) == 0 ||
-         json_object_get(b, "patternProperties") != NULL || json_object_get(b, "allOf") != NULL ||
-         json_object_get(b, "anyOf") != NULL || json_object_get(b, "oneOf") != NULL))
-        return false;
-    if (json_object_get(b, "patternProperties") != NULL)
-        return false;
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        const char *name = json_string_value(json_array_get(required, i));
-
-        if (name != NULL && json_object_get(members, name) == NULL && !is_required(b, name))
-            return true;
-    }
-    return false;
-}
-
-/* No value that is written matches both: their types or values differ, or those of a member that
- * both require, or each requires what the other does not have. */
-static bool are_disjoint(struct guard *g, const json_t *a, const json_t *b, bool is_alone)
-{
-    json_t *members;
-
-    a = follow(g, a);
-    b = follow(g, b);
-    if (!json_is_object(a) || !json_is_object(b))
-        return false;
-    if ((types_of(a) & types_of(b)) == 0) {
-        unsigned both = types_of(a) | types_of(b);
-
-        return (both & TYPE_INTEGER) == 0 || (both & TYPE_NUMBER) == 0;
-    }
-    if (values_differ(a, b))
-        return true;
-    if (types_of(a) != TYPE_OBJECT || types_of(b) != TYPE_OBJECT)
-        return false;
-    members = json_object_get(a, "properties");
-    for (void *at = json_object_iter(members); at != NULL;
-         at = json_object_iter_next(members, at)) {
-        const char *name = json_object_iter_key(at);
-
-        if (is_required(a, name) && is_required(b, name) &&
-            values_differ(follow(g, json_object_iter_value(at)),
-                          follow(g, json_object_get(json_object_get(b, "properties"), name))))
-            return true;
-    }
-    return requires_other(a, b, false) || requires_other(b, a, false) ||
-           (is_alone && requires_other(a, b, true) && requires_other(b, a, true));
 }
 
 /* --- what is written as anyOf --- */
@@ -419,7 +107,7 @@ static json_t *alone_of(struct guard *g, const json_t *list, size_t i, bool is_a
         json_t *opposite;
 
         if (k == i || json_is_false(json_array_get(list, k)) ||
-            are_disjoint(g, one, json_array_get(list, k), is_alone))
+            guard_are_disjoint(g, one, json_array_get(list, k), is_alone))
             continue;
         if (g->work < OPPOSITE_WORK) {
             (void)guard_fail(g, "oneOf", "has too many alternatives that may match the same value");
@@ -427,8 +115,8 @@ static json_t *alone_of(struct guard *g, const json_t *list, size_t i, bool is_a
             return NULL;
         }
         g->work -= OPPOSITE_WORK;
-        opposite = opposite_of(follow(g, json_array_get(list, k)));
-        if (opposite == NULL || json_array_append_new(all, any_of(opposite)) != 0) {
+        opposite = guard_opposite(guard_follow(g, json_array_get(list, k)));
+        if (opposite == NULL || json_array_append_new(all, guard_any_of(opposite)) != 0) {
             json_decref(all);
             all = NULL;
         }
@@ -488,7 +176,7 @@ static bool normal_any_of(struct guard *g, json_t *out, const json_t *s, const c
 /* The values of a schema that has only those; NULL: it says more. */
 static json_t *only_values(const json_t *schema)
 {
-    return json_object_size(schema) == 1 ? values_of(schema) : NULL;
+    return json_object_size(schema) == 1 ? guard_values_of(schema) : NULL;
 }
 
 static bool normal_not(struct guard *g, json_t *out, const json_t *s, const char *name,
@@ -503,7 +191,7 @@ static bool normal_not(struct guard *g, json_t *out, const json_t *s, const char
         json_decref(values);
         return is_set || guard_no_memory(g) != NULL;
     }
-    opposite = opposite_of(follow(g, schema));
+    opposite = guard_opposite(guard_follow(g, schema));
     if (opposite == NULL)
         return guard_leave_out(g, name, "cannot be enforced: its schema has no opposite");
     if (json_object_set_new(out, "-opposite", json_true()) != 0) {
@@ -525,7 +213,7 @@ static bool normal_if(struct guard *g, json_t *out, const json_t *s, const char 
 
     if (then == NULL && otherwise == NULL)
         return true;
-    opposite = opposite_of(follow(g, schema));
+    opposite = guard_opposite(guard_follow(g, schema));
     if (opposite == NULL)
         return guard_leave_out(g, name, "cannot be enforced: its schema has no opposite");
     list = json_array();
@@ -610,7 +298,7 @@ static bool normal_names(struct guard *g, json_t *out, const json_t *s, const ch
     bool is_string = true;
 
     for (void *at = json_object_iter(value); at != NULL; at = json_object_iter_next(value, at)) {
-        n_said += !says_nothing(json_object_iter_key(at));
+        n_said += !guard_says_nothing(json_object_iter_key(at));
         is_string = is_string && (strcmp(json_object_iter_key(at), "type") != 0 ||
                                   guard_types(json_object_iter_value(at)) == TYPE_STRING);
     }

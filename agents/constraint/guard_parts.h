@@ -65,6 +65,24 @@ bool guard_join(struct guard *g, json_t *s, const json_t *schema, unsigned hops)
 bool guard_check_unevaluated(struct guard *g, const json_t *s, const char *keyword);
 unsigned guard_types(const json_t *type); /* that "type" names, all without it; 0: it is wrong */
 unsigned guard_type_of_value(const json_t *value);
+json_t *guard_type_name(unsigned type); /* one bit; a new reference */
+
+/* --- guard_opposite.c --- */
+
+/* A list of schemas of which each holds only where schema does not, and one holds there but for
+ * rare cases. NULL: they have no form, or there was no memory. */
+json_t *guard_opposite(const json_t *schema);
+/* One of the list, which it takes; false for an empty one. */
+json_t *guard_any_of(json_t *list);
+bool guard_says_nothing(const char *keyword);
+
+/* --- guard_disjoint.c --- */
+
+/* The values that a schema enumerates, as a new list; NULL if it enumerates none. */
+json_t *guard_values_of(const json_t *schema);
+/* No value that is written matches both: their types or values differ, or those of a member that
+ * both require, or each requires what the other does not have. */
+bool guard_are_disjoint(struct guard *g, const json_t *a, const json_t *b, bool is_alone);
 
 /* --- guard_refs.c --- */
 
@@ -72,6 +90,8 @@ unsigned guard_type_of_value(const json_t *value);
 const json_t *guard_resolve(struct guard *g, const char *reference);
 /* The end of a chain of references; NULL if it has none. */
 const json_t *guard_resolve_chain(struct guard *g, const char *reference);
+/* The schema, or the end of the chain of references that it is. */
+const json_t *guard_follow(struct guard *g, const json_t *schema);
 bool guard_find_names(struct guard *g); /* false: no memory, or there are too many */
 
 /* --- guard_values.c --- */

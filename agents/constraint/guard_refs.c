@@ -99,6 +99,13 @@ const json_t *guard_resolve_chain(struct guard *g, const char *reference)
     return target;
 }
 
+const json_t *guard_follow(struct guard *g, const json_t *schema)
+{
+    const char *pointer = json_string_value(json_object_get(schema, "$ref"));
+
+    return pointer != NULL ? guard_resolve_chain(g, pointer) : schema;
+}
+
 static bool names_add(struct guard *g, const char *name, const json_t *schema)
 {
     if (json_object_size(g->names) >= MAX_NAMES)
