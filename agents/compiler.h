@@ -19,7 +19,7 @@ typedef void (*compile_done_fn)(struct compile_job *job, char *bytes, size_t len
 /* A member of whoever asks. Its fields are set before, and what they point to is borrowed until
  * done, or cancel. */
 struct compile_job {
-    struct link link; /* the compiler's, as user, child, is_repeated and is_long are */
+    struct link link; /* the compiler's, as what follows done is */
     int form;         /* an enum constraint_form */
     const char *text; /* [len] */
     size_t len;
@@ -28,9 +28,9 @@ struct compile_job {
     const struct tenant *tenant; /* who asks; NULL without keys */
     bool is_unbounded;           /* of an accepted turn: whatever it takes */
     compile_done_fn done;
-    /* Set before done: the budget of work was too small. */
-    bool is_over_budget;
+    bool is_over_budget; /* set before done: the budget of work was too small */
     void *user, *child;
+    unsigned n_overtaken; /* so many that came later have begun before it */
     bool is_repeated, is_long;
 };
 

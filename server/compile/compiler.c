@@ -1,8 +1,9 @@
 /* A job waits in one queue until a process may take it: so many new ones run at once, and as many
  * long ones, which have taken COMPILER_NEW_MS of processor time. Once keys are configured a
- * tenant's are at most half of both. The next is the first whose tenant has the fewest running. A
- * new job that becomes long runs on in a place of the long ones; where none is free its process is
- * ended, and it begins again when one is. A job goes to an idle process of its model, or a new one.
+ * tenant's are at most half of both. The next is of a tenant that has the fewest running; of its
+ * new jobs the one with the smallest text, of its long ones the first. A new job that becomes long
+ * runs on in a place of the long ones; where none is free its process is ended, and it begins again
+ * when one is. A job goes to an idle process of its model, or a new one.
  * A process that answers is idle again; one that ends without an answer takes its job with it, by
  * the reason of its end, but for one that had ended by itself before it could read the job, which
  * another gets. */
@@ -292,6 +293,15 @@ static bool compiler_has_place(const struct compiler *c, bool is_long, const str
            (tenant == NULL || compiler_running(c, is_long, true, tenant) < c->n_at_once / 2);
 }
 
+/* Whether job goes before another, which came first: new ones with small texts take less time, as a
+ * rule. None is overtaken for ever. */
+static bool job_overtakes(const struct compile_job *job, const struct compile_job *other)
+{
+    if (job->is_long || other->is_long || other->n_overtaken >= COMPILER_MAX_OVERTAKEN)
+        return false;
+    return job->n_overtaken >= COMPILER_MAX_OVERTAKEN || job->len < other->len;
+}
+
 /* NULL: none may run now. */
 static struct compile_job *compiler_choose(const struct compiler *c)
 {
@@ -303,12 +313,23 @@ static struct compile_job *compiler_choose(const struct compiler *c)
         struct compile_job *job = container_of(at, struct compile_job, link);
         const size_t n = compiler_running(c, job->is_long, true, job->tenant);
 
-        if (n < least && compiler_has_place(c, job->is_long, job->tenant)) {
+        if ((n < least || (n == least && job_overtakes(job, best))) &&
+            compiler_has_place(c, job->is_long, job->tenant)) {
             best = job;
             least = n;
         }
     }
     return best;
+}
+
+/* Takes a job out of those that wait. */
+static void compiler_take(struct compiler *c, struct compile_job *job)
+{
+    for (const struct link *at = list_first(&c->waiting); at != &job->link;
+         at = list_next(&c->waiting, at))
+        container_of(at, struct compile_job, link)->n_overtaken++;
+    list_remove(&job->link);
+    c->figures.n_waiting--;
 }
 
 /* On failure the job is over, and its done was not called. */
@@ -318,8 +339,7 @@ static enum status compiler_run(struct compiler *c, struct compile_job *job, str
     struct child *child = user_idle(u, NULL);
     enum status rc = STATUS_OK;
 
-    list_remove(&job->link);
-    c->figures.n_waiting--;
+    compiler_take(c, job);
     if (child == NULL)
         rc = compiler_start_child(&child, u, job->vocab_fd, err);
     if (rc == STATUS_OK)
@@ -413,6 +433,7 @@ static enum status compiler_submit(void *self, struct compile_job *job, struct e
     job->user = u;
     job->child = NULL;
     job->is_repeated = job->is_over_budget = job->is_long = false;
+    job->n_overtaken = 0;
     list_push(&c->waiting, &job->link);
     c->figures.n_waiting++;
     /* Others that may run do so already. */

@@ -23,6 +23,7 @@ enum {
         4,                /* long jobs at once, and new ones: half of the processors, 2 to this */
     COMPILER_NEW_MS = 50, /* processor time after which a job is a long one */
     COMPILER_MAX_WAITING = 64,
+    COMPILER_MAX_OVERTAKEN = 64, /* so many with smaller texts begin before a job that waits */
 };
 
 struct compiler_user; /* a model */

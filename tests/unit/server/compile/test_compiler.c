@@ -307,6 +307,39 @@ START_TEST(test_long)
 }
 END_TEST
 
+/* Of new jobs the smallest text is next, but none waits while more and more overtake it. */
+START_TEST(test_small)
+{
+    enum { N = COMPILER_MAX_AT_ONCE + 2 };
+    struct rig_job jobs[N], small[2];
+    const size_t n_at_once = (compile_rig_open(&rig), rig.compiler.n_at_once);
+
+    compile_rig_use(&rig, "exec sleep 1000");
+    for (size_t i = 0; i < N; i++)
+        compile_well(&jobs[i], "aaaa");
+    for (size_t i = 0; i < 2; i++) {
+        compile_well(&small[i], "a");
+        ck_assert_ptr_null(small[i].job.child);
+        compile_rig_cancel(&rig, &jobs[i]);
+        do
+            (void)uv_run(&rig.loop, UV_RUN_ONCE);
+        while (compiler_count(&rig.compiler).n_running < n_at_once);
+        if (i == 0) {
+            ck_assert_ptr_nonnull(small[i].job.child);
+            ck_assert_uint_eq(jobs[N - 1].job.n_overtaken, 1);
+            jobs[N - 1].job.n_overtaken = COMPILER_MAX_OVERTAKEN;
+        }
+    }
+    ck_assert_ptr_null(small[1].job.child);
+    ck_assert_ptr_nonnull(jobs[N - 1].job.child);
+    for (size_t i = 2; i < N; i++)
+        compile_rig_cancel(&rig, &jobs[i]);
+    for (size_t i = 0; i < 2; i++)
+        compile_rig_cancel(&rig, &small[i]);
+    compile_rig_close(&rig);
+}
+END_TEST
+
 static uint64_t cpu_us_of(pid_t pid)
 {
     struct timespec used;
@@ -362,7 +395,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_reuse,  test_deaths, test_retired, test_missing,
                                   test_limits, test_cancel, test_tenants, test_long,
-                                  test_start,  test_full};
+                                  test_small,  test_start,  test_full};
 
     if (getenv("PARLEY_COMPILE") == NULL || access(getenv("PARLEY_COMPILE"), X_OK) != 0) {
         printf("the program parley-compile is not built\n");
