@@ -581,6 +581,29 @@ enum status automaton_lengths(const struct automaton *a, size_t *ret_least, size
     return rc;
 }
 
+static char *edge_put_hex(char *to, uint32_t byte)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    *to++ = digits[byte >> 4 & 15];
+    *to++ = digits[byte & 15];
+    return to;
+}
+
+static char *edge_put_number(char *to, uint32_t number)
+{
+    char digits[16];
+    size_t n = 0;
+
+    do
+        digits[n++] = (char)('0' + number % 10);
+    while ((number /= 10) > 0);
+    while (n > 0)
+        *to++ = digits[--n];
+    return to;
+}
+
+/* A grammar may have a hundred thousand edges, so they are written without a format. */
 enum status automaton_put(struct buf *b, const struct automaton *a)
 {
     enum status rc = buf_append_text(b, "*@");
@@ -592,9 +615,14 @@ enum status automaton_put(struct buf *b, const struct automaton *a)
             rc = buf_append_text(b, ";");
         if (rc == STATUS_OK && s->is_end)
             rc = buf_append_text(b, "!");
-        for (uint32_t k = 0; rc == STATUS_OK && k < s->n_edges; k++)
-            rc = buf_printf(b, "%02x%02x%u,", s->edges[k].first, s->edges[k].last,
-                            s->edges[k].target);
+        for (uint32_t k = 0; rc == STATUS_OK && k < s->n_edges; k++) {
+            char text[24],
+                *end = edge_put_hex(edge_put_hex(text, s->edges[k].first), s->edges[k].last);
+
+            end = edge_put_number(end, s->edges[k].target);
+            *end++ = ',';
+            rc = buf_append(b, text, (size_t)(end - text));
+        }
     }
     return rc;
 }

@@ -9,6 +9,8 @@
 #include "agents/constraint/guard_parts.h"
 #include "agents/constraint/schema_grammar.h"
 
+enum { MAX_TRIAL_DEPTH = 6 };
+
 static json_t *walk_normal(struct guard *g, const json_t *s);
 static json_t *guard_walk(struct guard *g, const json_t *schema);
 
@@ -89,8 +91,14 @@ static json_t *walk_any_of(struct guard *g, const json_t *s)
     }
     if (!is_walked)
         (void)guard_no_memory(g);
-    for (size_t i = 0; is_walked && i < json_array_size(list); i++)
-        is_walked = add_alternative(g, out, walk_alternative(g, rest, json_array_get(list, i), i));
+    for (size_t i = 0; is_walked && i < json_array_size(list); i++) {
+        const json_t *schema = json_array_get(list, i);
+        json_t *one = walk_alternative(g, rest, schema, i);
+        const bool may_miss = one == NULL && g->err->status == STATUS_OK &&
+                              json_object_get(schema, GUARD_OPTIONAL) != NULL;
+
+        is_walked = may_miss || add_alternative(g, out, one);
+    }
     if (!is_walked && g->err->status == STATUS_OK) { /* one cannot be joined */
         json_decref(out);
         out = NULL;
@@ -238,7 +246,7 @@ static json_t *guard_walk(struct guard *g, const json_t *schema)
 {
     json_t *normal, *out = NULL;
 
-    if (json_is_true(schema))
+    if (json_is_true(schema) || (g->is_trial && g->depth > MAX_TRIAL_DEPTH))
         return json_object();
     if (json_is_false(schema))
         return guard_never(g, "false", "is a schema that no value matches");

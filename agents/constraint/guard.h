@@ -16,6 +16,7 @@ enum {
     GUARD_MAX_BYTES = 1 << 20, /* of the grammar */
     GUARD_MAX_DEPTH = 64,
     GUARD_MAX_NODES = 1 << 14,  /* schemas and enumerated values, together */
+    GUARD_MAX_MERGED = 1 << 15, /* members of merged schemas, each time that they are merged */
     GUARD_MAX_LENGTH = 1 << 16, /* of a string whose length has a bound */
     GUARD_MAX_ITEMS = 1 << 12,  /* of an array, likewise */
     GUARD_MAX_CONTAINS = 64,    /* items that have to match contains, or may */

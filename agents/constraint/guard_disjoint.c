@@ -1,7 +1,20 @@
 /* Which alternatives of oneOf exclude each other. */
 #include "agents/constraint/guard_parts.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "agents/constraint/guard.h"
+#include "agents/constraint/json_value.h"
+
+enum {
+    TRIAL_NODES = 512,   /* schemas and values in one */
+    TRIAL_MERGED = 2048, /* see GUARD_MAX_MERGED */
+    TRIAL_WORK = 1 << 15,
+    TRIAL_COSTS = 128, /* whatever it does */
+    NODE_COSTS = 64,
+    MAX_HOPS = 16,
+};
 
 json_t *guard_values_of(const json_t *schema)
 {
@@ -18,8 +31,7 @@ static bool lists_differ(const json_t *a, const json_t *b)
         for (size_t k = 0; k < json_array_size(b); k++) {
             const json_t *x = json_array_get(a, i), *y = json_array_get(b, k);
 
-            if (json_equal(x, y) || (json_is_number(x) && json_is_number(y)) || json_is_array(x) ||
-                json_is_object(x))
+            if (json_value_is_same(x, y))
                 return false;
         }
     return true;
@@ -52,31 +64,43 @@ static bool is_required(const json_t *schema, const char *name)
     return false;
 }
 
-static bool values_differ(const json_t *a, const json_t *b)
+static bool values_differ(struct guard *g, const json_t *a, const json_t *b)
 {
     json_t *x = guard_values_of(a), *y = guard_values_of(b);
-    bool differ = x != NULL && y != NULL && lists_differ(x, y);
+    bool differ = x != NULL && y != NULL &&
+                  guard_compares(g, json_array_size(x), json_array_size(y)) && lists_differ(x, y);
 
     json_decref(x);
     json_decref(y);
     return differ;
 }
 
-/* a requires a name that b does not have. An object with named members gets no others here, where
- * nothing stands beside the alternatives that names some. */
-static bool requires_other(const json_t *a, const json_t *b, bool is_alone)
+/* Whether objects of the schema are written with its own members alone, where nothing stands beside
+ * it that names others. */
+static bool is_closed(const json_t *schema)
+{
+    static const char *const known[] = {"maxProperties", "properties", "propertyNames", "required",
+                                        "type"};
+    json_t *from = (json_t *)schema; /* jansson's iterators do not change it */
+
+    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
+        const char *name = json_object_iter_key(at);
+        size_t i = 0;
+
+        while (i < sizeof(known) / sizeof(known[0]) && strcmp(known[i], name) != 0)
+            i++;
+        if (i == sizeof(known) / sizeof(known[0]) && guard_is_keyword(schema, name))
+            return false;
+    }
+    return json_object_size(json_object_get(schema, "properties")) > 0;
+}
+
+/* a requires a name that b, closed, does not have. */
+static bool requires_other(const json_t *a, const json_t *b)
 {
     const json_t *required = json_object_get(a, "required"),
-                 *members = json_object_get(b, "properties"),
-                 *rest = json_object_get(b, "additionalProperties");
+                 *members = json_object_get(b, "properties");
 
-    if (!json_is_false(rest) &&
-        (!is_alone || rest != NULL || json_object_size(members) == 0 ||
-         json_object_get(b, "patternProperties") != NULL || json_object_get(b, "allOf") != NULL ||
-         json_object_get(b, "anyOf") != NULL || json_object_get(b, "oneOf") != NULL))
-        return false;
-    if (json_object_get(b, "patternProperties") != NULL)
-        return false;
     for (size_t i = 0; i < json_array_size(required); i++) {
         const char *name = json_string_value(json_array_get(required, i));
 
@@ -86,7 +110,27 @@ static bool requires_other(const json_t *a, const json_t *b, bool is_alone)
     return false;
 }
 
-bool guard_are_disjoint(struct guard *g, const json_t *a, const json_t *b, bool is_alone)
+/* The end of a chain of references with nothing beside them. */
+static const json_t *end_of_chain(struct guard *g, const json_t *schema)
+{
+    for (size_t i = 0; json_is_string(json_object_get(schema, "$ref")); i++) {
+        if (i == MAX_HOPS || json_object_size(schema) > 1)
+            return NULL;
+        schema = guard_resolve(g, json_string_value(json_object_get(schema, "$ref")));
+    }
+    return schema;
+}
+
+/* Each requires what the other does not have. */
+static bool require_others(struct guard *g, const json_t *a, const json_t *b)
+{
+    a = end_of_chain(g, a);
+    b = end_of_chain(g, b);
+    return is_closed(a) && is_closed(b) && requires_other(a, b) && requires_other(b, a);
+}
+
+/* Their types or values differ, or those of a member that both require. */
+static bool differ_plainly(struct guard *g, const json_t *a, const json_t *b)
 {
     json_t *members;
 
@@ -99,7 +143,7 @@ bool guard_are_disjoint(struct guard *g, const json_t *a, const json_t *b, bool 
 
         return (both & TYPE_INTEGER) == 0 || (both & TYPE_NUMBER) == 0;
     }
-    if (values_differ(a, b))
+    if (values_differ(g, a, b))
         return true;
     if (types_of(a) != TYPE_OBJECT || types_of(b) != TYPE_OBJECT)
         return false;
@@ -109,10 +153,80 @@ bool guard_are_disjoint(struct guard *g, const json_t *a, const json_t *b, bool 
         const char *name = json_object_iter_key(at);
 
         if (is_required(a, name) && is_required(b, name) &&
-            values_differ(guard_follow(g, json_object_iter_value(at)),
+            values_differ(g, guard_follow(g, json_object_iter_value(at)),
                           guard_follow(g, json_object_get(json_object_get(b, "properties"), name))))
             return true;
     }
-    return requires_other(a, b, false) || requires_other(b, a, false) ||
-           (is_alone && requires_other(a, b, true) && requires_other(b, a, true));
+    return false;
+}
+
+/* Objects of which no member has to be there: {} is both. */
+static bool are_free(struct guard *g, const json_t *a, const json_t *b)
+{
+    static const char *const names[] = {"$ref",  "allOf",    "anyOf", "not",
+                                        "oneOf", "required", "const", "enum"};
+    const json_t *both[] = {guard_follow(g, a), guard_follow(g, b)};
+
+    for (size_t i = 0; i < 2; i++) {
+        if (guard_types(json_object_get(both[i], "type")) != TYPE_OBJECT)
+            return false;
+        for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)
+            if (json_object_get(both[i], names[k]) != NULL)
+                return false;
+    }
+    return true;
+}
+
+/* Both are walked as one schema, which leaves out what cannot be enforced or whose grammar has
+ * fewer values than it allows: if even then none is left there is none. */
+static bool is_never(struct guard *g, const json_t *a, const json_t *b)
+{
+    struct buf left_out;
+    struct error err = {0};
+    struct guard t = {
+        .root = g->root,
+        .walk = g->walk,
+        .names = g->names,
+        .refs = json_object(),
+        .defs = json_object(),
+        .made = json_object(),
+        .left_out = &left_out,
+        .is_trial = true,
+        .n_nodes = GUARD_MAX_NODES - TRIAL_NODES,
+        .n_merged = GUARD_MAX_MERGED - TRIAL_MERGED,
+        .work = g->work < TRIAL_WORK ? g->work : TRIAL_WORK,
+        .err = &err,
+    };
+    const size_t work = t.work, n_nodes = t.n_nodes;
+    size_t spent = TRIAL_COSTS;
+    json_t *both = json_pack("{s:[O,O]}", "allOf", a, b), *walked = NULL;
+    bool is_never;
+
+    if (g->work < TRIAL_COSTS) {
+        json_decref(both);
+        both = NULL;
+    }
+    buf_init(&t.path, 64 << 10);
+    buf_init(&left_out, 0);
+    if (both != NULL && t.refs != NULL && t.defs != NULL && t.made != NULL &&
+        buf_append_text(&t.path, "#") == STATUS_OK) {
+        walked = t.walk(&t, both);
+        spent += work - t.work + (t.n_nodes - n_nodes) * NODE_COSTS;
+        g->work -= spent < g->work ? spent : g->work;
+    }
+    is_never = json_is_false(walked) && err.status == STATUS_OK;
+    json_decref(walked);
+    json_decref(both);
+    json_decref(t.refs);
+    json_decref(t.defs);
+    json_decref(t.made);
+    buf_deinit(&t.path);
+    buf_deinit(&left_out);
+    return is_never;
+}
+
+bool guard_are_disjoint(struct guard *g, const json_t *a, const json_t *b, bool is_alone)
+{
+    return differ_plainly(g, a, b) || (is_alone && require_others(g, a, b)) ||
+           (!are_free(g, a, b) && is_never(g, a, b));
 }

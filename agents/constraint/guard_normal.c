@@ -11,8 +11,9 @@
 
 enum {
     MAX_REF_HOPS = 16,
-    MAX_MERGED = 1 << 15, /* members of merged schemas, counted each time that they are merged */
-    OPPOSITE_WORK = 512,  /* what an opposite costs, in looks at a part of an automaton's state */
+    MAX_NAMES_DEPTH = 4,
+    MAX_WAYS = 64,       /* in which an alternative of oneOf may be none of the others */
+    OPPOSITE_WORK = 512, /* what an opposite costs, in looks at a part of an automaton's state */
 };
 
 /* --- types --- */
@@ -97,53 +98,174 @@ static bool add_alternatives(struct guard *g, json_t *out, json_t *list)
     return json_array_append_new(all, list) == 0 || guard_no_memory(g) != NULL;
 }
 
+/* The names of the members that the schema has, or those that it joins, as far as work is due. */
+static void collect_names(struct guard *g, json_t *names, const json_t *schema, unsigned depth)
+{
+    const json_t *all;
+    size_t n;
+
+    schema = guard_follow(g, schema);
+    all = json_object_get(schema, "allOf");
+    n = json_object_size(json_object_get(schema, "properties")) + 1;
+    if (g->work < n)
+        return;
+    g->work -= n;
+    (void)json_object_update(names, json_object_get(schema, "properties")); /* or there are fewer */
+    for (size_t i = 0; depth < MAX_NAMES_DEPTH && i < json_array_size(all); i++)
+        collect_names(g, names, json_array_get(all, i), depth + 1);
+}
+
+static bool has_fractions(const json_t *schema)
+{
+    json_t *values = guard_values_of(schema);
+    bool has = values == NULL && (guard_types(json_object_get(schema, "type")) & TYPE_NUMBER) != 0;
+
+    for (size_t i = 0; !has && i < json_array_size(values); i++)
+        has = guard_type_of_value(json_array_get(values, i)) == TYPE_NUMBER;
+    json_decref(values);
+    return has;
+}
+
+/* What is beside an opposite: s, and a schema in it, if there is one. */
+static struct guard_beside beside(struct guard *g, const json_t *s, const json_t *schema)
+{
+    const json_t *end = guard_follow(g, schema);
+    struct guard_beside out = {json_object(),
+                               json_is_false(json_object_get(end, "additionalProperties")) &&
+                                   json_object_get(end, "patternProperties") == NULL,
+                               has_fractions(end != NULL ? end : s)};
+
+    collect_names(g, out.names, s, 0);
+    collect_names(g, out.names, end, 0);
+    return out;
+}
+
+/* Whether what stands in the list, each with the only opposite that it has, is this. */
+static bool has_same(const json_t *list, const json_t *opposite)
+{
+    for (size_t i = 1; i < json_array_size(list); i++) {
+        const json_t *any = json_object_get(json_array_get(list, i), "anyOf");
+
+        if (json_array_size(any) == 1 && json_equal(json_array_get(any, 0), opposite))
+            return true;
+    }
+    return false;
+}
+
+/* Of the opposites those that the schema does not exclude, at most so many. */
+static json_t *opposites_beside(struct guard *g, const json_t *opposites, const json_t *schema,
+                                size_t most)
+{
+    json_t *left = json_array();
+
+    for (size_t i = 0; i < json_array_size(opposites) && json_array_size(left) < most; i++) {
+        json_t *one = json_array_get(opposites, i);
+
+        if (!guard_are_disjoint(g, schema, one, false))
+            (void)json_array_append(left, one); /* or there are fewer */
+    }
+    return left;
+}
+
+/* Copies of the schemas, of which each that cannot be joined may be left out. */
+static json_t *optional_ones(const json_t *list)
+{
+    json_t *out = json_array();
+
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *one = json_copy(json_array_get(list, i));
+
+        if (json_object_set_new(one, GUARD_OPTIONAL, json_true()) == 0)
+            (void)json_array_append(out, one); /* or there are fewer */
+        json_decref(one);
+    }
+    return out;
+}
+
+/* Adds to all, the schemas that an alternative is joined with, that another one does not match;
+ * each time it multiplies the ways to satisfy them all. False: that has no form. Some of its values
+ * may be lost, but not all that it has. */
+static bool exclude_other(struct guard *g, json_t *all, const json_t *other, const json_t *s,
+                          size_t *n_ways)
+{
+    const struct guard_beside by = beside(g, s, json_array_get(all, 0));
+    bool is_done = false, is_partial;
+    json_t *given = guard_opposite(g, guard_follow(g, other), &by, &is_partial), *left,
+           *opposites = given != NULL ? optional_ones(given) : NULL;
+
+    json_decref(given);
+    json_decref(by.names);
+    for (size_t i = 0; !is_done && i < json_array_size(opposites); i++)
+        is_done = has_same(all, json_array_get(opposites, i));
+    if (opposites != NULL && !is_done) {
+        left = opposites_beside(g, opposites, json_array_get(all, 0), MAX_WAYS / *n_ways);
+        is_done = json_array_size(left) > 0 || (!is_partial && left != NULL);
+        *n_ways *= json_array_size(left) > 0 ? json_array_size(left) : 1;
+        left = json_array_size(left) > 0 ? json_pack("{s:o}", "anyOf", left) : guard_any_of(left);
+        is_done = json_array_append_new(all, left) == 0 && is_done;
+    }
+    json_decref(opposites);
+    return is_done;
+}
+
 /* The alternative with the opposites of those of the others that it does not exclude; NULL: they
  * have none. */
-static json_t *alone_of(struct guard *g, const json_t *list, size_t i, bool is_alone)
+static json_t *alone_of(struct guard *g, const json_t *list, size_t i, const json_t *s,
+                        bool is_alone)
 {
-    json_t *one = json_array_get(list, i), *all = json_pack("[O]", one), *out;
+    json_t *one = json_array_get(list, i), *all = json_pack("[O]", one), *out = NULL;
+    size_t n_ways = 1;
+    bool is_made = all != NULL;
 
-    for (size_t k = 0; all != NULL && k < json_array_size(list); k++) {
-        json_t *opposite;
+    for (size_t k = 0; is_made && k < json_array_size(list); k++) {
+        const json_t *other = json_array_get(list, k);
 
-        if (k == i || json_is_false(json_array_get(list, k)) ||
-            guard_are_disjoint(g, one, json_array_get(list, k), is_alone))
+        if (k == i || json_is_false(other) || guard_are_disjoint(g, one, other, is_alone))
             continue;
         if (g->work < OPPOSITE_WORK) {
             (void)guard_fail(g, "oneOf", "has too many alternatives that may match the same value");
-            json_decref(all);
-            return NULL;
-        }
-        g->work -= OPPOSITE_WORK;
-        opposite = guard_opposite(guard_follow(g, json_array_get(list, k)));
-        if (opposite == NULL || json_array_append_new(all, guard_any_of(opposite)) != 0) {
-            json_decref(all);
-            all = NULL;
+            is_made = false;
+        } else {
+            g->work -= OPPOSITE_WORK;
+            is_made = exclude_other(g, all, other, s, &n_ways);
         }
     }
-    if (all == NULL || json_array_size(all) > 1)
-        return all != NULL ? json_pack("{s:o}", "allOf", all) : NULL;
-    out = json_incref(one);
+    if (is_made)
+        out = json_array_size(all) > 1 ? json_pack("{s:O}", "allOf", all) : json_incref(one);
     json_decref(all);
     return out;
+}
+
+/* Nothing but a type stands beside the keyword. */
+static bool stands_alone(const json_t *schema, const char *keyword)
+{
+    json_t *from = (json_t *)schema; /* jansson's iterators do not change it */
+    size_t n = 0;
+
+    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
+        const char *name = json_object_iter_key(at);
+
+        n += guard_is_keyword(schema, name) && strcmp(name, keyword) != 0 &&
+             strcmp(name, "type") != 0;
+    }
+    return n == 0;
 }
 
 static bool normal_one_of(struct guard *g, json_t *out, const json_t *s, const char *name,
                           json_t *list)
 {
-    const bool is_alone =
-        json_object_get(s, "properties") == NULL && json_object_get(s, "$ref") == NULL &&
-        json_object_get(s, "allOf") == NULL && json_object_get(s, "patternProperties") == NULL &&
-        json_object_get(s, "additionalProperties") == NULL;
+    const bool is_alone = !g->is_joined && stands_alone(s, name);
     json_t *alternatives;
 
     if (!json_is_array(list) || json_array_size(list) == 0)
         return guard_fail(g, name, "must be a list of schemas") != NULL;
+    if (g->is_trial) /* which leaves more */
+        return add_alternatives(g, out, json_incref(list));
     if (!guard_count(g, name, json_array_size(list) * json_array_size(list) / 64))
         return false;
     alternatives = json_array();
     for (size_t i = 0; i < json_array_size(list); i++) {
-        json_t *one = alone_of(g, list, i, is_alone);
+        json_t *one = alone_of(g, list, i, s, is_alone);
 
         if (one != NULL) {
             const bool has_opposite = one != json_array_get(list, i);
@@ -179,11 +301,45 @@ static json_t *only_values(const json_t *schema)
     return json_object_size(schema) == 1 ? guard_values_of(schema) : NULL;
 }
 
+/* What a schema beside s does not match. */
+static json_t *opposite_here(struct guard *g, const json_t *s, const json_t *schema)
+{
+    const struct guard_beside by = beside(g, s, NULL);
+    bool is_partial;
+    json_t *opposite = guard_opposite(g, schema, &by, &is_partial);
+
+    json_decref(by.names);
+    return opposite;
+}
+
+/* The pattern of a schema that says no more than that, of strings; NULL: it is another. */
+static json_t *only_pattern(const json_t *schema)
+{
+    const json_t *type = json_object_get(schema, "type");
+
+    return json_object_size(schema) == 2 && json_is_string(type) && guard_types(type) == TYPE_STRING
+               ? json_object_get(schema, "pattern")
+               : NULL;
+}
+
+static bool add_to_list(struct guard *g, json_t *out, const char *name, json_t *value)
+{
+    json_t *list = json_object_get(out, name);
+    const bool is_added = list != NULL
+                              ? json_array_append(list, value) == 0
+                              : json_object_set_new(out, name, json_pack("[O]", value)) == 0;
+
+    return is_added || guard_no_memory(g) != NULL;
+}
+
 static bool normal_not(struct guard *g, json_t *out, const json_t *s, const char *name,
                        json_t *schema)
 {
-    json_t *values = only_values(schema), *known = json_object_get(out, "not"), *opposite;
+    json_t *values = only_values(schema), *pattern = only_pattern(schema),
+           *known = json_object_get(out, "not"), *opposite;
 
+    if (pattern != NULL)
+        return add_to_list(g, out, "-notPattern", pattern);
     if (values != NULL) {
         const bool is_set = known != NULL ? json_array_extend(known, values) == 0
                                           : json_object_set_new(out, "not", json_copy(values)) == 0;
@@ -191,7 +347,9 @@ static bool normal_not(struct guard *g, json_t *out, const json_t *s, const char
         json_decref(values);
         return is_set || guard_no_memory(g) != NULL;
     }
-    opposite = guard_opposite(guard_follow(g, schema));
+    if (g->is_trial) /* which leaves more */
+        return true;
+    opposite = opposite_here(g, s, schema);
     if (opposite == NULL)
         return guard_leave_out(g, name, "cannot be enforced: its schema has no opposite");
     if (json_object_set_new(out, "-opposite", json_true()) != 0) {
@@ -213,7 +371,7 @@ static bool normal_if(struct guard *g, json_t *out, const json_t *s, const char 
 
     if (then == NULL && otherwise == NULL)
         return true;
-    opposite = guard_opposite(guard_follow(g, schema));
+    opposite = opposite_here(g, s, schema);
     if (opposite == NULL)
         return guard_leave_out(g, name, "cannot be enforced: its schema has no opposite");
     list = json_array();
@@ -298,7 +456,7 @@ static bool normal_names(struct guard *g, json_t *out, const json_t *s, const ch
     bool is_string = true;
 
     for (void *at = json_object_iter(value); at != NULL; at = json_object_iter_next(value, at)) {
-        n_said += !guard_says_nothing(json_object_iter_key(at));
+        n_said += guard_is_keyword(value, json_object_iter_key(at));
         is_string = is_string && (strcmp(json_object_iter_key(at), "type") != 0 ||
                                   guard_types(json_object_iter_value(at)) == TYPE_STRING);
     }
@@ -421,57 +579,75 @@ static bool normal_enum(struct guard *g, json_t *out, const json_t *s, const cha
 static const struct keyword {
     const char *name;
     bool (*take)(struct guard *g, json_t *out, const json_t *s, const char *name, json_t *value);
+    bool is_narrowed; /* what is enforced may allow fewer values than the keyword */
 } keywords[] = {
-    {"$dynamicRef", normal_refused},
-    {"$id", normal_id},
-    {"$recursiveRef", normal_refused},
-    {"$ref", normal_same},
-    {"additionalItems", normal_same},
-    {"additionalProperties", normal_same},
-    {"allOf", normal_same},
-    {"anyOf", normal_any_of},
-    {"const", normal_const},
-    {"contains", normal_contains},
-    {"dependencies", normal_dependent},
-    {"dependentRequired", normal_dependent},
-    {"dependentSchemas", normal_dependent},
-    {"disallow", normal_refused},
-    {"divisibleBy", normal_refused},
-    {"else", normal_ignored}, /* with if */
-    {"enum", normal_enum},
-    {"exclusiveMaximum", normal_exclusive_maximum},
-    {"exclusiveMinimum", normal_exclusive_minimum},
-    {"extends", normal_refused},
-    {"format", normal_list},
-    {"if", normal_if},
-    {"items", normal_same},
-    {"maxItems", normal_same},
-    {"maxLength", normal_same},
-    {"maxProperties", normal_same},
-    {"maximum", normal_same},
-    {"minItems", normal_same},
-    {"minLength", normal_same},
-    {"minProperties", normal_same},
-    {"minimum", normal_same},
-    {"multipleOf", normal_list},
-    {"not", normal_not},
-    {"oneOf", normal_one_of},
-    {"pattern", normal_list},
-    {"patternProperties", normal_same},
-    {"prefixItems", normal_same},
-    {"properties", normal_same},
-    {"propertyNames", normal_names},
-    {"required", normal_same},
-    {"then", normal_ignored}, /* with if */
-    {"type", normal_same},
-    {"unevaluatedItems", normal_same},
-    {"unevaluatedProperties", normal_same},
-    {"uniqueItems", normal_same},
+    {"$dynamicRef", normal_refused, false},
+    {"$id", normal_id, false},
+    {"$recursiveRef", normal_refused, false},
+    {"$ref", normal_same, false},
+    {"additionalItems", normal_same, false},
+    {"additionalProperties", normal_same, false},
+    {"allOf", normal_same, false},
+    {"anyOf", normal_any_of, false},
+    {"const", normal_const, false},
+    {"contains", normal_contains, true},
+    {"dependencies", normal_dependent, true},
+    {"dependentRequired", normal_dependent, true},
+    {"dependentSchemas", normal_dependent, true},
+    {"disallow", normal_refused, false},
+    {"divisibleBy", normal_refused, false},
+    {"else", normal_ignored, false}, /* with if */
+    {"enum", normal_enum, false},
+    {"exclusiveMaximum", normal_exclusive_maximum, false},
+    {"exclusiveMinimum", normal_exclusive_minimum, false},
+    {"extends", normal_refused, false},
+    {"format", normal_list, true},
+    {"if", normal_if, true},
+    {"items", normal_same, false},
+    {"maxItems", normal_same, false},
+    {"maxLength", normal_same, false},
+    {"maxProperties", normal_same, true},
+    {"maximum", normal_same, false},
+    {"minItems", normal_same, false},
+    {"minLength", normal_same, false},
+    {"minProperties", normal_same, true},
+    {"minimum", normal_same, false},
+    {"multipleOf", normal_list, true},
+    {"not", normal_not, false},
+    {"oneOf", normal_one_of, false},
+    {"pattern", normal_list, false},
+    {"patternProperties", normal_same, false},
+    {"prefixItems", normal_same, false},
+    {"properties", normal_same, false},
+    {"propertyNames", normal_names, false},
+    {"required", normal_same, false},
+    {"then", normal_ignored, false}, /* with if */
+    {"type", normal_same, false},
+    {"unevaluatedItems", normal_same, true},
+    {"unevaluatedProperties", normal_same, true},
+    {"uniqueItems", normal_same, true},
 };
 
 static int keyword_by_name(const void *key, const void *row)
 {
     return strcmp(key, ((const struct keyword *)row)->name);
+}
+
+static const struct keyword *keyword_named(const char *name)
+{
+    return bsearch(name, keywords, sizeof(keywords) / sizeof(keywords[0]), sizeof(keywords[0]),
+                   keyword_by_name);
+}
+
+bool guard_is_keyword(const json_t *schema, const char *name)
+{
+    const bool has_if = json_object_get(schema, "if") != NULL,
+               has_more = json_object_get(schema, "then") != NULL ||
+                          json_object_get(schema, "else") != NULL;
+
+    if (strcmp(name, "if") == 0 || strcmp(name, "then") == 0 || strcmp(name, "else") == 0)
+        return has_if && has_more;
+    return strcmp(name, "$id") != 0 && keyword_named(name) != NULL;
 }
 
 /* --- a normal schema --- */
@@ -485,10 +661,10 @@ json_t *guard_normal(struct guard *g, const json_t *schema)
     for (void *at = json_object_iter(from); is_taken && at != NULL;
          at = json_object_iter_next(from, at)) {
         const char *name = json_object_iter_key(at);
-        const struct keyword *k = bsearch(name, keywords, sizeof(keywords) / sizeof(keywords[0]),
-                                          sizeof(keywords[0]), keyword_by_name);
+        const struct keyword *k = keyword_named(name);
 
-        is_taken = k == NULL || k->take(g, out, schema, name, json_object_iter_value(at));
+        is_taken = k == NULL || (g->is_trial && k->is_narrowed) ||
+                   k->take(g, out, schema, name, json_object_iter_value(at));
     }
     if (is_taken)
         return out;
@@ -506,7 +682,9 @@ static bool guard_merge(struct guard *g, json_t *s, const json_t *part)
         g->n_merged += json_object_size(both[i]) +
                        json_object_size(json_object_get(both[i], "properties")) +
                        json_array_size(json_object_get(both[i], "required"));
-    if (g->n_merged > MAX_MERGED)
+    if (g->n_merged > GUARD_MAX_MERGED ||
+        !guard_compares(g, json_array_size(json_object_get(s, "enum")),
+                        json_array_size(json_object_get(part, "enum"))))
         return guard_fail(g, "schemas", "that are combined with others are too many") != NULL;
     return schema_merge(s, part);
 }
@@ -514,7 +692,7 @@ static bool guard_merge(struct guard *g, json_t *s, const json_t *part)
 bool guard_join(struct guard *g, json_t *s, const json_t *schema, unsigned hops)
 {
     json_t *normal, *part;
-    bool is_merged;
+    bool is_merged, is_joined;
 
     if (json_is_true(schema))
         return true;
@@ -525,7 +703,10 @@ bool guard_join(struct guard *g, json_t *s, const json_t *schema, unsigned hops)
     }
     if (!json_is_object(schema) || hops > MAX_REF_HOPS)
         return false;
+    is_joined = g->is_joined;
+    g->is_joined = true;
     normal = guard_normal(g, schema);
+    g->is_joined = is_joined;
     part = normal != NULL ? guard_fold(g, normal, hops) : NULL;
     is_merged = part != NULL && guard_merge(g, s, part);
     json_decref(normal);

@@ -276,10 +276,14 @@ static bool walk_members(struct object_walk *o, bool *ret_is_never)
                            sizeof(*o->known));
     if (o->known == NULL)
         return guard_no_memory(o->g) != NULL;
-    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at))
-        if (!add_member(o, json_object_iter_key(at), json_object_iter_value(at),
-                        object_requires(o, json_object_iter_key(at)), ret_is_never))
+    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
+        const bool is_required = object_requires(o, json_object_iter_key(at));
+
+        if ((is_required || !o->g->is_trial) &&
+            !add_member(o, json_object_iter_key(at), json_object_iter_value(at), is_required,
+                        ret_is_never))
             return false;
+    }
     for (size_t i = 0; i < json_array_size(required); i++) {
         const char *name = json_string_value(json_array_get(required, i));
 
@@ -574,7 +578,8 @@ bool guard_object(struct guard *g, json_t *out, const json_t *s, bool *ret_is_ne
     is_walked = (o->members != NULL && o->required != NULL) || guard_no_memory(g) != NULL;
     is_walked = is_walked && guard_check_unevaluated(g, s, o->rest_name) && open_patterns(o) &&
                 open_names(o) && walk_members(o, ret_is_never) &&
-                (*ret_is_never || (walk_rest(o, rest) && walk_counts(o, out, rest, ret_is_never)));
+                (*ret_is_never || g->is_trial ||
+                 (walk_rest(o, rest) && walk_counts(o, out, rest, ret_is_never)));
     if (is_walked && (json_object_set(out, "members", o->members) != 0 ||
                       json_object_set(out, "rest", rest) != 0))
         is_walked = guard_no_memory(g) != NULL;

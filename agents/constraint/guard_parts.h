@@ -2,12 +2,14 @@
  * which have only keywords that assert, each in one form, so that two can be joined:
  *   enum            the values (const too)
  *   pattern, format, multipleOf, propertyNames    lists of what was given
+ *   -notPattern     patterns that strings do not match
  *   not             values that it is not
  *   anyOf           a list of lists of schemas as given: one of each holds (oneOf, if,
  *                   dependentRequired too)
  *   exclusiveMinimum and -Maximum    numbers
  *   contains        {"schema", "least", "most"}; most -1: any number
  *   -opposite       true where anyOf has the opposite of a schema
+ * A given schema of anyOf that has "-optional" is left out where it cannot be joined.
  * What a walk returns is a schema of the third form, which schema_grammar.h describes; json_false()
  * where no value matches; NULL with an error in g. */
 #ifndef AGENTS_CONSTRAINT_GUARD_PARTS_H
@@ -20,6 +22,8 @@
 #include "base/buf.h"
 #include "base/status.h"
 
+#define GUARD_OPTIONAL "-optional"
+
 struct guard {
     const json_t *root;
     /* Walks a schema as it was given (guard.c), for the files of the types, which it calls. */
@@ -30,6 +34,8 @@ struct guard {
     json_t *made;  /* what was asked of strings: what they became */
     struct buf path, *left_out;
     bool strict;
+    bool is_trial;  /* only whether any value matches is asked: see guard_disjoint.c */
+    bool is_joined; /* what becomes normal now is joined with others */
     unsigned depth;
     size_t n_nodes, n_merged;
     size_t work;     /* what may still be done for automata */
@@ -49,6 +55,8 @@ size_t guard_path_push(struct guard *g, const char *name);
 void guard_path_pop(struct guard *g, size_t len);
 /* Counts schemas and values. False with an error where they are too many. */
 bool guard_count(struct guard *g, const char *keyword, size_t n);
+/* Whether work is due to compare so many values with so many others; it is done then. */
+bool guard_compares(struct guard *g, size_t n, size_t n_others);
 /* Walks a schema that stands under a keyword, and perhaps under a name in it: the path names both
  * meanwhile. */
 json_t *guard_walk_at(struct guard *g, const json_t *schema, const char *keyword, const char *name);
@@ -63,25 +71,35 @@ json_t *guard_fold(struct guard *g, const json_t *s, unsigned hops);
 bool guard_join(struct guard *g, json_t *s, const json_t *schema, unsigned hops);
 /* What a schema's opposite names is not evaluated by it. False: an error. */
 bool guard_check_unevaluated(struct guard *g, const json_t *s, const char *keyword);
+/* Whether the schema says something by this keyword. */
+bool guard_is_keyword(const json_t *schema, const char *name);
 unsigned guard_types(const json_t *type); /* that "type" names, all without it; 0: it is wrong */
 unsigned guard_type_of_value(const json_t *value);
 json_t *guard_type_name(unsigned type); /* one bit; a new reference */
 
 /* --- guard_opposite.c --- */
 
-/* A list of schemas of which each holds only where schema does not, and one holds there but for
- * rare cases. NULL: they have no form, or there was no memory. */
-json_t *guard_opposite(const json_t *schema);
+/* What is known of the values that an opposite is beside. */
+struct guard_beside {
+    json_t *names;      /* members that objects may have, as keys */
+    bool are_all;       /* they have no others */
+    bool has_fractions; /* numbers may be no integers */
+};
+
+/* A list of schemas of which each holds only where schema does not; where it is partial, there may
+ * be values beside it for which none holds. NULL: no keyword has an opposite
+ * with a form. */
+json_t *guard_opposite(struct guard *g, const json_t *schema, const struct guard_beside *beside,
+                       bool *ret_is_partial);
 /* One of the list, which it takes; false for an empty one. */
 json_t *guard_any_of(json_t *list);
-bool guard_says_nothing(const char *keyword);
 
 /* --- guard_disjoint.c --- */
 
 /* The values that a schema enumerates, as a new list; NULL if it enumerates none. */
 json_t *guard_values_of(const json_t *schema);
-/* No value that is written matches both: their types or values differ, or those of a member that
- * both require, or each requires what the other does not have. */
+/* No value that is written matches both. is_alone: nothing stands beside them that names members.
+ */
 bool guard_are_disjoint(struct guard *g, const json_t *a, const json_t *b, bool is_alone);
 
 /* --- guard_refs.c --- */

@@ -113,22 +113,47 @@ static bool names_add(struct guard *g, const char *name, const json_t *schema)
     return json_object_set(g->names, name, (json_t *)schema) == 0 || guard_no_memory(g) != NULL;
 }
 
-static bool keyword_is_data(const char *keyword)
+static bool stands_in(const char *const *names, size_t n, const char *name)
 {
-    static const char *const names[] = {"const", "default", "enum", "example", "examples"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(keyword, names[i]) == 0)
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
             return true;
     return false;
 }
 
-/* Only names as they are written are found: no reference is resolved against another. */
-static bool find_names_in(struct guard *g, const json_t *at, unsigned depth)
+/* Whether schemas stand under a keyword; by names of their own: *ret_has_names. */
+static bool keyword_has_schemas(const char *keyword, bool *ret_has_names)
+{
+    static const char *const named[] = {
+        "$defs",     "definitions", "dependencies", "dependentSchemas", "patternProperties",
+        "properties"};
+    static const char *const others[] = {"additionalItems",
+                                         "additionalProperties",
+                                         "allOf",
+                                         "anyOf",
+                                         "contains",
+                                         "else",
+                                         "if",
+                                         "items",
+                                         "not",
+                                         "oneOf",
+                                         "prefixItems",
+                                         "propertyNames",
+                                         "then",
+                                         "unevaluatedItems",
+                                         "unevaluatedProperties"};
+
+    *ret_has_names = stands_in(named, sizeof(named) / sizeof(named[0]), keyword);
+    return *ret_has_names || stands_in(others, sizeof(others) / sizeof(others[0]), keyword);
+}
+
+/* Only names as they are written are found: no reference is resolved against another. What stands
+ * under a keyword that is unknown is no schema. */
+static bool find_names_in(struct guard *g, const json_t *at, bool has_names, unsigned depth)
 {
     json_t *from = (json_t *)at; /* jansson's iterators do not change it */
-    const char *id = json_string_value(json_object_get(at, "$id")),
-               *anchor = json_string_value(json_object_get(at, "$anchor"));
+    const char *id = has_names ? NULL : json_string_value(json_object_get(at, "$id")),
+               *anchor = has_names ? NULL : json_string_value(json_object_get(at, "$anchor"));
     char name[MAX_PART];
 
     if (depth == MAX_NAME_DEPTH)
@@ -143,16 +168,19 @@ static bool find_names_in(struct guard *g, const json_t *at, unsigned depth)
             return false;
     }
     for (size_t i = 0; i < json_array_size(at); i++)
-        if (!find_names_in(g, json_array_get(at, i), depth + 1))
+        if (!find_names_in(g, json_array_get(at, i), false, depth + 1))
             return false;
-    for (void *it = json_object_iter(from); it != NULL; it = json_object_iter_next(from, it))
-        if (!keyword_is_data(json_object_iter_key(it)) &&
-            !find_names_in(g, json_object_iter_value(it), depth + 1))
+    for (void *it = json_object_iter(from); it != NULL; it = json_object_iter_next(from, it)) {
+        bool inner_has_names = false;
+
+        if ((has_names || keyword_has_schemas(json_object_iter_key(it), &inner_has_names)) &&
+            !find_names_in(g, json_object_iter_value(it), inner_has_names, depth + 1))
             return false;
+    }
     return true;
 }
 
 bool guard_find_names(struct guard *g)
 {
-    return find_names_in(g, g->root, 0);
+    return find_names_in(g, g->root, false, 0);
 }

@@ -5,7 +5,10 @@
 
 #include "agents/constraint/guard.h"
 
-enum { MAX_PATH = 160 }; /* bytes of a path in an error */
+enum {
+    MAX_PATH = 160,        /* bytes of a path in an error */
+    COMPARED_FOR_WORK = 4, /* values */
+};
 
 void *guard_fail(struct guard *g, const char *keyword, const char *why)
 {
@@ -23,7 +26,8 @@ void *guard_no_memory(struct guard *g)
 
 bool guard_leave_out(struct guard *g, const char *keyword, const char *why)
 {
-    if (g->strict)
+    /* names that a pattern allows would be names of the rest */
+    if (g->strict || (g->is_trial && strcmp(keyword, "patternProperties") == 0))
         return guard_fail(g, keyword, why) != NULL;
     if (g->left_out->len > 0 && buf_append_text(g->left_out, ", ") != STATUS_OK)
         return true; /* the list is full; the names in it are enough */
@@ -63,6 +67,16 @@ bool guard_count(struct guard *g, const char *keyword, size_t n)
                       strcmp(keyword, "schemas") == 0
                           ? "are too many"
                           : "has too many values, with all other schemas and values") != NULL;
+}
+
+bool guard_compares(struct guard *g, size_t n, size_t n_others)
+{
+    const size_t work = n * n_others / COMPARED_FOR_WORK;
+
+    if (g->work < work)
+        return false;
+    g->work -= work;
+    return true;
 }
 
 json_t *guard_walk_at(struct guard *g, const json_t *schema, const char *keyword, const char *name)

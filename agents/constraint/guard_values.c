@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/constraint/json_value.h"
 #include "agents/constraint/number_automaton.h"
 #include "agents/constraint/string_automaton.h"
 #include "base/alloc.h"
@@ -110,10 +111,33 @@ static bool read_size(struct guard *g, const json_t *s, const char *name, size_t
     return true;
 }
 
-static bool add_patterns(struct guard *g, struct string_rules *r, const json_t *patterns)
+/* A pattern that strings do not match. */
+static bool add_not_pattern(struct guard *g, struct string_rules *r, const json_t *pattern)
 {
+    const size_t n = r->n_parts;
+
+    if (!add_pattern(g, r, pattern, "not"))
+        return false;
+    if (r->n_parts == n)
+        return true; /* it is left out */
+    if (r->n_parts == n + 1) {
+        r->parts[n].is_excluded = !r->parts[n].is_excluded;
+        return true;
+    }
+    r->n_parts = n;
+    return guard_leave_out(g, "not", "cannot be enforced for a pattern with look-ahead");
+}
+
+static bool add_patterns(struct guard *g, struct string_rules *r, const json_t *s)
+{
+    const json_t *patterns = json_object_get(s, "pattern"),
+                 *others = json_object_get(s, "-notPattern");
+
     for (size_t i = 0; i < json_array_size(patterns); i++)
         if (!add_pattern(g, r, json_array_get(patterns, i), "pattern"))
+            return false;
+    for (size_t i = 0; i < json_array_size(others); i++)
+        if (!add_not_pattern(g, r, json_array_get(others, i)))
             return false;
     return true;
 }
@@ -134,17 +158,14 @@ static bool add_rules(struct guard *g, struct string_rules *r, const json_t *s)
 static bool make_block(struct guard *g, json_t *out, const char *name, const struct char_set *set,
                        size_t least, size_t most, bool is_part)
 {
-    struct automaton chars, text;
+    struct automaton text;
     struct error why = {0};
     struct arena arena;
     enum status rc;
     bool is_put;
 
     arena_init(&arena, SCRATCH_BYTES);
-    rc = string_of_set(&chars, set, least, most, &arena, &why);
-    if (rc == STATUS_OK)
-        rc =
-            (is_part ? string_part_to_json : string_to_json)(&text, &chars, &g->work, &arena, &why);
+    rc = string_of_set(&text, set, least, most, is_part, &g->work, &arena, &why);
     if (rc == STATUS_UNIMPLEMENTED)
         (void)guard_fail(g, "maxLength", "cannot be enforced: the strings take too much work");
     else if (rc != STATUS_OK)
@@ -230,7 +251,8 @@ static bool try_counted(struct guard *g, json_t *out, const json_t *s, const str
     struct char_set set = {room, 2, CHAR_SET_MAX};
     size_t least = 0, most = SIZE_MAX;
 
-    if (r->n_parts > 0 || json_array_size(patterns) > 1)
+    if (r->n_parts > 0 || json_array_size(patterns) > 1 ||
+        json_object_get(s, "-notPattern") != NULL)
         return false;
     if (pattern != NULL &&
         (!json_is_string(pattern) ||
@@ -307,8 +329,8 @@ static bool make_string(struct guard *g, json_t *out, const json_t *s, bool *ret
     struct string_rules r;
     struct automaton a;
     struct arena arena;
-    const json_t *patterns = json_object_get(s, "pattern");
-    const bool has_pattern = json_array_size(patterns) > 0;
+    const bool has_pattern =
+        json_object_get(s, "pattern") != NULL || json_object_get(s, "-notPattern") != NULL;
     bool is_walked, is_left = false;
 
     arena_init(&arena, SCRATCH_BYTES);
@@ -318,8 +340,8 @@ static bool make_string(struct guard *g, json_t *out, const json_t *s, bool *ret
         json_decref(guard_never(g, "minLength", "is larger than maxLength"));
         *ret_is_never = true;
     } else if (is_walked && (r.n_parts > 0 || has_pattern || r.least > 0 || r.most < SIZE_MAX) &&
-               !try_counted(g, out, s, &r)) {
-        is_walked = g->err->status == STATUS_OK && add_patterns(g, &r, patterns);
+               (g->is_trial ? r.n_parts > 0 || has_pattern : !try_counted(g, out, s, &r))) {
+        is_walked = g->err->status == STATUS_OK && add_patterns(g, &r, s);
         is_left = r.n_parts == 0 && r.least == 0 && r.most == SIZE_MAX;
         if (is_walked && !is_left)
             is_walked = join_rules(g, &r, &a, &is_left);
@@ -327,7 +349,7 @@ static bool make_string(struct guard *g, json_t *out, const json_t *s, bool *ret
             json_decref(
                 guard_never(g, "pattern", "and what stands beside it are satisfied by no string"));
             *ret_is_never = true;
-        } else if (is_walked && !is_left) {
+        } else if (is_walked && !is_left && !g->is_trial) {
             is_walked = values_put_string(g, out, &a, &arena);
         }
     }
@@ -381,7 +403,8 @@ static bool put_made(struct guard *g, json_t *out, const json_t *s, const char *
 
 bool guard_string(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never)
 {
-    static const char *const names[] = {"pattern", "format", "not", "minLength", "maxLength", NULL};
+    static const char *const names[] = {"pattern",   "-notPattern", "format", "not",
+                                        "minLength", "maxLength",   NULL};
     char *rules = rules_text(g, s, names);
     bool is_walked = rules != NULL && (rules[0] == '\0' || put_made(g, out, s, "string", rules,
                                                                     make_string, ret_is_never));
@@ -513,8 +536,8 @@ static bool make_integer(struct guard *g, json_t *out, const json_t *s, bool *re
     return make_number_or_integer(g, out, s, true, ret_is_never);
 }
 
-bool guard_number(struct guard *g, json_t *out, const json_t *s, bool is_integer,
-                  bool *ret_is_never)
+static bool put_written_number(struct guard *g, json_t *out, const json_t *s, bool is_integer,
+                               bool *ret_is_never)
 {
     static const char *const names[] = {"minimum",          "maximum",    "exclusiveMinimum",
                                         "exclusiveMaximum", "multipleOf", NULL};
@@ -525,6 +548,34 @@ bool guard_number(struct guard *g, json_t *out, const json_t *s, bool is_integer
 
     free(rules);
     return is_walked;
+}
+
+/* Whether the bounds exclude each other. */
+static bool has_no_number(const json_t *s)
+{
+    static const char *const names[] = {"minimum", "exclusiveMinimum", "maximum",
+                                        "exclusiveMaximum"};
+    const json_t *values[4];
+
+    for (size_t i = 0; i < 4; i++)
+        values[i] = json_object_get(s, names[i]);
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 2; k < 4; k++)
+            if (json_is_number(values[i]) && json_is_number(values[k]) &&
+                (json_number_is_less(values[k], values[i]) ||
+                 (i + k > 2 && json_value_is_same(values[i], values[k]))))
+                return true;
+    return false;
+}
+
+bool guard_number(struct guard *g, json_t *out, const json_t *s, bool is_integer,
+                  bool *ret_is_never)
+{
+    if (g->is_trial) { /* the automaton has numbers of some digits alone */
+        *ret_is_never = has_no_number(s);
+        return true;
+    }
+    return put_written_number(g, out, s, is_integer, ret_is_never);
 }
 
 bool guard_any_number(struct guard *g)
@@ -558,7 +609,8 @@ static bool has_one(const json_t *s, const char *const *names, size_t n)
 
 static bool values_open(struct values *v)
 {
-    static const char *const of_strings[] = {"pattern", "format", "minLength", "maxLength"};
+    static const char *const of_strings[] = {"pattern", "-notPattern", "format", "minLength",
+                                             "maxLength"};
     static const char *const of_numbers[] = {"minimum", "maximum", "exclusiveMinimum",
                                              "exclusiveMaximum", "multipleOf"};
     static const char *const of_others[] = {"additionalItems",
@@ -584,8 +636,9 @@ static bool values_open(struct values *v)
     for (size_t i = 0; i < json_array_size(values); i++)
         types |= guard_type_of_value(json_array_get(values, i));
     string_rules_init(&r, &v->g->work, &v->arena);
-    v->has_strings = (types & TYPE_STRING) != 0 && has_one(v->s, of_strings, 4);
-    v->has_numbers = (types & TYPE_NUMBER) != 0 && has_one(v->s, of_numbers, 5);
+    v->has_strings = (types & TYPE_STRING) != 0 && has_one(v->s, of_strings, 5);
+    v->has_numbers = (types & TYPE_NUMBER) != 0 && !v->g->is_trial &&
+                     has_one(v->s, of_numbers, 5); /* the automaton knows few spellings */
     for (size_t i = 0;
          (types & (TYPE_OBJECT | TYPE_ARRAY)) != 0 && i < sizeof(of_others) / sizeof(of_others[0]);
          i++)
@@ -595,19 +648,18 @@ static bool values_open(struct values *v)
     if (v->has_strings) {
         bool is_left = false;
 
-        if (!add_rules(v->g, &r, v->s) ||
-            !add_patterns(v->g, &r, json_object_get(v->s, "pattern")) ||
-            !join_rules(v->g, &r, &v->strings, &is_left))
+        if (!add_rules(v->g, &r, v->s) || !add_patterns(v->g, &r, v->s))
+            return false;
+        if (v->g->is_trial) { /* the automaton might not reach to the longest texts */
+            r.least = 0;
+            r.most = SIZE_MAX;
+        }
+        is_left = r.n_parts == 0 && r.least == 0 && r.most == SIZE_MAX;
+        if (!is_left && !join_rules(v->g, &r, &v->strings, &is_left))
             return false;
         v->has_strings = !is_left;
     }
     return !v->has_numbers || join_number_rules(v->g, &v->numbers, v->s, false, &v->arena);
-}
-
-static bool is_same_value(const json_t *a, const json_t *b)
-{
-    return json_equal(a, b) ||
-           (json_is_number(a) && json_is_number(b) && json_number_value(a) == json_number_value(b));
 }
 
 static bool values_allow(const struct values *v, const json_t *value, unsigned types)
@@ -617,7 +669,7 @@ static bool values_allow(const struct values *v, const json_t *value, unsigned t
     if ((guard_type_of_value(value) & types) == 0)
         return false;
     for (size_t i = 0; i < json_array_size(not ); i++)
-        if (is_same_value(json_array_get(not, i), value))
+        if (json_value_is_same(json_array_get(not, i), value))
             return false;
     if (json_is_string(value) && v->has_strings)
         return automaton_matches(&v->strings, json_string_value(value), json_string_length(value));
@@ -678,11 +730,13 @@ static bool values_put(struct values *v, json_t *out, unsigned types)
         if (values_allow(v, value, types))
             is_put = json_array_append(json_is_string(value) ? strings : others, value) == 0;
     }
-    if (is_put && json_array_size(others) > 0)
+    if (is_put && v->g->is_trial && json_array_size(strings) + json_array_size(others) > 0)
+        is_put = json_array_append_new(out, json_object()) == 0;
+    else if (is_put && json_array_size(others) > 0)
         is_put = json_array_append_new(out, json_pack("{s:O}", "enum", others)) == 0;
     if (!is_put)
         (void)guard_no_memory(v->g);
-    is_put = is_put && values_put_strings(v, out, strings);
+    is_put = is_put && (v->g->is_trial || values_put_strings(v, out, strings));
     json_decref(strings);
     json_decref(others);
     return is_put;

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "agents/constraint/json_value.h"
+
 enum {
     MAX_COMPARED = 1 << 16, /* pairs of values */
     MAX_NAMES = 128,        /* the required names of both schemas; they are compared one by one */
@@ -180,7 +182,7 @@ static json_t *tighter(json_t *a, json_t *b, bool is_upper)
 {
     if (!json_is_number(a) || !json_is_number(b))
         return NULL;
-    return json_incref((json_number_value(a) < json_number_value(b)) == is_upper ? a : b);
+    return json_incref(json_number_is_less(a, b) == is_upper ? a : b);
 }
 
 /* The values that both lists have. */
@@ -192,7 +194,7 @@ static json_t *both_enums(const json_t *a, const json_t *b)
         goto fail;
     for (size_t i = 0; both != NULL && i < json_array_size(a); i++)
         for (size_t k = 0; k < json_array_size(b); k++)
-            if (json_equal(json_array_get(a, i), json_array_get(b, k))) {
+            if (json_value_is_same(json_array_get(a, i), json_array_get(b, k))) {
                 if (json_array_append(both, json_array_get(a, i)) != 0)
                     goto fail;
                 break;
@@ -240,8 +242,8 @@ static json_t *both_values(const char *name, json_t *a, json_t *b)
                                         "minProperties"};
     static const char *const most[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems",
                                        "maxProperties"};
-    static const char *const lists[] = {"anyOf", "format",        "multipleOf",
-                                        "not",   "propertyNames", "pattern"};
+    static const char *const lists[] = {"-notPattern", "anyOf",         "format", "multipleOf",
+                                        "not",         "propertyNames", "pattern"};
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         if (strcmp(name, lists[i]) == 0)

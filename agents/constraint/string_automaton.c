@@ -492,12 +492,13 @@ static enum status looped_make(const struct string_rules *r, const struct automa
  * which it is reached. */
 static bool is_too_long(const struct automaton *a, size_t most, bool *ret_no_memory)
 {
-    bool *at = try_alloc(2 * a->n_states, sizeof(*at)), *next = at + a->n_states;
+    bool *at = try_alloc(2 * a->n_states, sizeof(*at)), *next;
     size_t n = 0;
 
     *ret_no_memory = at == NULL;
     if (at == NULL)
         return false;
+    next = at + a->n_states;
     at[0] = true;
     for (size_t i = 0; i <= most && n <= AUTOMATON_MAX_STATES; i++) {
         memset(next, 0, a->n_states * sizeof(*next));
@@ -893,34 +894,96 @@ enum status string_to_json(struct automaton *out, const struct automaton *a, siz
     return string_make_json(out, a, false, work, arena, err);
 }
 
-enum status string_part_to_json(struct automaton *out, const struct automaton *a, size_t *work,
-                                struct arena *arena, struct error *err)
+/* The automaton of a character of the set, and again. */
+static enum status set_loop(struct automaton *out, const struct char_set *set, struct arena *arena,
+                            struct error *err)
 {
-    return string_make_json(out, a, true, work, arena, err);
+    struct automaton_state *state = arena_alloc(arena, 1, sizeof(*state));
+    struct automaton_edge *edges = arena_alloc(arena, set->n, sizeof(*edges));
+
+    if (state == NULL || edges == NULL)
+        return error_no_memory(err, set->n * sizeof(*edges), "an automaton");
+    for (size_t i = 0; i < set->n; i++)
+        edges[i] = (struct automaton_edge){set->ranges[i].first, set->ranges[i].last, 0};
+    *state = (struct automaton_state){edges, (uint32_t)set->n, true};
+    *out = (struct automaton){state, 1};
+    return STATUS_OK;
+}
+
+/* Copies a state of one character into the layer behind so many. The first of them, between
+ * characters, may have the closing quote. */
+struct layer {
+    uint32_t first, next; /* the state between characters of this layer, and of the next one */
+    uint32_t end;         /* behind the quote; 0: there is none */
+};
+
+static struct automaton_edge *layer_put(struct automaton_state *out,
+                                        const struct automaton_state *state, struct layer layer,
+                                        struct automaton_edge *edges)
+{
+    const struct automaton_edge quote = {'"', '"', layer.end};
+    bool is_quoted = layer.end == 0;
+
+    out->edges = edges;
+    for (uint32_t i = 0; i < state->n_edges; i++) {
+        const struct automaton_edge *e = &state->edges[i];
+
+        if (!is_quoted && e->first > '"') {
+            *edges++ = quote;
+            is_quoted = true;
+        }
+        *edges++ = (struct automaton_edge){e->first, e->last,
+                                           e->target == 0 ? layer.next : layer.first + e->target};
+    }
+    if (!is_quoted)
+        *edges++ = quote;
+    out->n_edges = (uint32_t)(edges - out->edges);
+    return edges;
 }
 
 enum status string_of_set(struct automaton *out, const struct char_set *set, size_t least,
-                          size_t most, struct arena *arena, struct error *err)
+                          size_t most, bool is_part, size_t *work, struct arena *arena,
+                          struct error *err)
 {
-    const size_t last = most == SIZE_MAX ? least : most;
-    struct automaton_state *states = arena_alloc(arena, last + 1, sizeof(*states));
-    struct automaton_edge *edges = arena_alloc(arena, (last + 1) * set->n, sizeof(*edges));
+    const size_t n_layers = most == SIZE_MAX ? least + 1 : most; /* that go on */
+    struct automaton loop, one;
+    struct automaton_state *states;
+    struct automaton_edge *edges;
+    size_t n_edges = 0, n_states;
+    uint32_t end;
+    enum status rc = set_loop(&loop, set, arena, err);
 
+    if (rc == STATUS_OK) /* its first state is between characters */
+        rc = string_make_json(&one, &loop, true, work, arena, err);
+    if (rc != STATUS_OK)
+        return rc;
+    for (size_t i = 0; i < one.n_states; i++)
+        n_edges += one.states[i].n_edges;
+    if (n_layers > MAX_RESTS / one.n_states || *work < n_layers * one.n_states)
+        return error_set(err, STATUS_UNIMPLEMENTED, "needs too many states or too much work");
+    *work -= n_layers * one.n_states;
+    end = (uint32_t)(n_layers * one.n_states) + (most != SIZE_MAX);
+    n_states = end + !is_part;
+    states = arena_alloc(arena, n_states, sizeof(*states));
+    edges = arena_alloc(arena, n_layers * (n_edges + 1) + 1, sizeof(*edges));
     if (states == NULL || edges == NULL)
-        return error_no_memory(err, (last + 1) * set->n * sizeof(*edges), "an automaton");
-    for (size_t i = 0; i <= last; i++) {
-        struct automaton_state *s = &states[i];
+        return error_no_memory(err, n_layers * n_edges * sizeof(*edges), "an automaton");
+    for (size_t i = 0; i <= n_layers - (most == SIZE_MAX); i++) {
+        const uint32_t first = (uint32_t)(i * one.n_states);
+        const struct layer layer = {
+            first, i + 1 == n_layers && most == SIZE_MAX ? first : first + (uint32_t)one.n_states,
+            i >= least && !is_part ? end : 0};
+        const struct automaton_state none = {NULL, 0, false};
 
-        s->is_end = i >= least;
-        if (i == most)
-            continue;
-        s->edges = edges + i * set->n;
-        s->n_edges = (uint32_t)set->n;
-        for (size_t k = 0; k < set->n; k++)
-            s->edges[k] = (struct automaton_edge){set->ranges[k].first, set->ranges[k].last,
-                                                  (uint32_t)(i < last ? i + 1 : i)};
+        edges = layer_put(&states[first], i == most ? &none : &one.states[0], layer, edges);
+        states[first].is_end = i >= least && is_part;
+        for (uint32_t k = 1; i != most && k < one.n_states; k++)
+            edges = layer_put(&states[first + k], &one.states[k],
+                              (struct layer){layer.first, layer.next, 0}, edges);
     }
-    *out = (struct automaton){states, last + 1};
+    if (!is_part)
+        states[end].is_end = true;
+    *out = (struct automaton){states, n_states};
     return STATUS_OK;
 }
 

@@ -38,12 +38,12 @@ enum status string_rules_join(const struct string_rules *r, struct automaton *ou
  * work: as a machine's; UNIMPLEMENTED where it is too much. */
 enum status string_to_json(struct automaton *out, const struct automaton *a, size_t *work,
                            struct arena *arena, struct error *err) MUST_CHECK;
-/* The automaton of strings of so many characters of the set, SIZE_MAX: any number. */
+/* The JSON text of strings of so many characters of the set, SIZE_MAX: any number; with the closing
+ * quote, or a part of a string, behind which others follow. work: as a machine's; UNIMPLEMENTED
+ * where it is too much. */
 enum status string_of_set(struct automaton *out, const struct char_set *set, size_t least,
-                          size_t most, struct arena *arena, struct error *err) MUST_CHECK;
-/* As string_to_json, without the closing quote: a part of a string, behind which others follow. */
-enum status string_part_to_json(struct automaton *out, const struct automaton *a, size_t *work,
-                                struct arena *arena, struct error *err) MUST_CHECK;
+                          size_t most, bool is_part, size_t *work, struct arena *arena,
+                          struct error *err) MUST_CHECK;
 /* As string_to_json of any string, with all escapes. */
 enum status string_any_json(struct automaton *out, struct arena *arena,
                             struct error *err) MUST_CHECK;

@@ -4,7 +4,7 @@ which says anything, and a hundred times as fast: what ends a reply is the const
 takes; and of the others, greedy and sampled, with 60, 200 and 1,000 tokens, how many replies end by themselves where the shortest one fits, and
 whether those validate with Python's jsonschema.
 
-usage: real_schemas.py BUILD_DIR MODEL.gguf [--every N] [--tokens N,N] [--also FILE]
+usage: real_schemas.py BUILD_DIR MODEL.gguf [--every N] [--offset N] [--tokens N,N] [--also FILE]
        FILE: more schemas, in lines of {"kind", "name", "schema"}
 exit 3: more than 12 % are refused, a reply does not end where the shortest one fits, or one that ended does not validate
 """
@@ -32,6 +32,7 @@ def main():
     parser.add_argument("build")
     parser.add_argument("model")
     parser.add_argument("--every", type=int, default=1, help="of so many schemas one is asked for replies")
+    parser.add_argument("--offset", type=int, default=0, help="the first of them")
     parser.add_argument("--tokens", default="60,200,1000", help="the most that a reply may have")
     parser.add_argument("--also", help="a file of more schemas")
     options = parser.parse_args()
@@ -54,7 +55,7 @@ def main():
     print(f"{share:.1%} of {len(costs)} are refused; the others take {times[len(times) // 2]:.0f} ms of processor time in the median, {times[-1]:.0f} at most",
           flush=True)
 
-    asked = [(s, c["least_tokens"]) for s, c in zip(drawn, costs) if not c["refused_by"]][::options.every]
+    asked = [(s, c["least_tokens"]) for s, c in zip(drawn, costs) if not c["refused_by"]][options.offset::options.every]
     with children.Daemon(f"{options.build}/parleyd", "--http", "127.0.0.1:0", "--model", f"smollm2={options.model}") as parley, \
             concurrent.futures.ThreadPoolExecutor(schemas.N_AT_ONCE) as pool:
         jobs = [(s, least, way, n, pool.submit(schemas.ask, parley.http, s | {"part": s["kind"]}, way, n))

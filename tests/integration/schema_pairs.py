@@ -197,10 +197,15 @@ class Draw:
         return schema, draw
 
     def combined(self, depth):
-        kind = self.one("anyOf", "anyOf", "oneOf", "allOf", "not", "if", "$ref", "types", "siblings")
+        kind = self.one("anyOf", "anyOf", "oneOf", "oneOf", "overlap", "allOf", "not", "if", "$ref", "types", "siblings")
         if kind in ("anyOf", "oneOf"):
             ways = [self.schema(depth - 1) for _ in range(self.chance.randint(1, 3))]
             return {kind: [w[0] for w in ways]}, lambda: self.chance.choice(ways)[1]()
+        if kind == "overlap":
+            of = self.one(self.object, self.string, self.number)
+            ways = [of(depth - 1) if of == self.object else of() for _ in range(2)]
+            beside = self.one({}, {}, {"properties": {"a": {}, "b": {}}}, {"required": [self.name()]}, {"minProperties": 2})
+            return {"oneOf": [w[0] for w in ways]} | beside, lambda: self.chance.choice(ways)[1]()
         if kind == "allOf":
             first, draw = self.object(depth - 1)
             return {"allOf": [first, self.object(depth - 1)[0]]}, draw

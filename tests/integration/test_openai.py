@@ -455,7 +455,7 @@ def errors(parley):
             ("top_logprobs", "needs logprobs", {"top_logprobs": 2}),
             ("stream", "stream must be true or false", {"extra_body": {"stream": "yes"}}),
             ("response_format", "at #/properties/a: 'not' cannot be enforced", {"response_format": {
-                "type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": {"properties": {"a": {"not": {"pattern": "a"}}}}}}}),
+                "type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": {"properties": {"a": {"not": {"format": "date"}}}}}}}),
             ("response_format", "has no schema", {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}}),
             ("typical_p", "is not supported", {"extra_body": {"typical_p": 0.5}}),
             ("guided_choice", "there are 0 choices", {"extra_body": {"guided_choice": []}}),

@@ -430,7 +430,7 @@ def strict(parley):
             if said.choices[0].finish_reason == "tool_calls":
                 check_arguments(call.function.arguments)
     wrong = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {
-        "type": "object", "properties": {"a": {"not": {"pattern": "a"}}}}}}
+        "type": "object", "properties": {"a": {"not": {"format": "date"}}}}}}
     try:
         client.chat.completions.create(model="tiny", messages=ASK, tools=[wrong], tool_choice="required")
         raise AssertionError("it was taken")

@@ -112,6 +112,27 @@ START_TEST(test_same)
          "{\"anyOf\":[{\"type\":\"null\"},false,{\"enum\":[1],\"type\":\"null\"}]}"},
         {"{\"type\":[\"null\",\"boolean\"]}",
          "{\"not\":{\"type\":[\"string\",\"number\",\"object\",\"array\"]}}"},
+        /* of oneOf, what the other alternatives do not match */
+        {"{\"type\":\"string\",\"not\":{\"type\":\"string\",\"pattern\":\"^a\"}}",
+         "{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"string\",\"pattern\":\"^a\"}]}"},
+        {"{\"type\":\"string\",\"pattern\":\"^[^a]*$\"}",
+         "{\"type\":\"string\",\"not\":{\"pattern\":\"a\"}}"},
+        {"{\"anyOf\":[{\"type\":\"integer\",\"exclusiveMaximum\":1},{\"type\":\"integer\","
+         "\"exclusiveMinimum\":1}]}",
+         "{\"oneOf\":[{\"type\":\"integer\"},{\"const\":1.0}]}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}},\"required\":[\"b\"],"
+         "\"additionalProperties\":false}",
+         "{\"oneOf\":[{\"$ref\":\"#/$defs/x\"},{\"type\":\"object\",\"properties\":{\"a\":{},"
+         "\"b\":{}},\"additionalProperties\":false}],\"$defs\":{\"x\":{\"type\":\"object\","
+         "\"properties\":{\"a\":{}},\"additionalProperties\":false}}}"},
+        {"{\"type\":\"object\",\"properties\":{\"b\":{}},\"required\":[\"b\"]}",
+         "{\"required\":[\"b\"],\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}},"
+         "\"required\":[\"a\"]},{\"type\":\"object\",\"properties\":{\"b\":{}},\"required\":["
+         "\"b\"]}]}"},
+        /* exactly, beyond 2^53 */
+        {"{\"type\":\"integer\",\"minimum\":9007199254740993}",
+         "{\"type\":\"integer\",\"allOf\":[{\"minimum\":9007199254740992},{\"minimum\":"
+         "9007199254740993}]}"},
         {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"null\"}}",
          "{\"type\":\"object\",\"propertyNames\":{\"type\":\"string\"},\"additionalProperties\":{"
          "\"type\":\"null\"},\"minProperties\":0}"},
@@ -180,11 +201,11 @@ END_TEST
 START_TEST(test_unenforced)
 {
     static const struct sample rows[] = {
-        {"{\"not\":{\"pattern\":\"a\"}}", "# not"},
+        {"{\"not\":{\"pattern\":\"^(?=a)a\"}}", "# not"},
         {"{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":2}", "# uniqueItems"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"uniqueItems\":true,\"contains\":{}}}}",
          "#/properties/a uniqueItems"},
-        {"{\"contains\":{\"pattern\":\"a\"},\"maxContains\":1}", "#/maxContains not"},
+        {"{\"contains\":{\"format\":\"date\"},\"maxContains\":1}", "#/maxContains not"},
         {"{\"contains\":{},\"minContains\":65}", "# minContains"},
         {"{\"type\":\"object\",\"patternProperties\":{\"(?<=a)b\":{}}}", "# patternProperties"},
         {"{\"type\":\"object\",\"minProperties\":17}", "# minProperties"},
@@ -202,6 +223,7 @@ START_TEST(test_unenforced)
          "\"additionalProperties\":false},{\"properties\":{\"x1\":{\"maxLength\":1}}}]}",
          "# allOf"},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "# oneOf"},
+        {"{\"oneOf\":[{\"format\":\"ipv4\"},{\"format\":\"hostname\"}]}", "# oneOf"},
         {"{\"anyOf\":[{\"not\":{\"format\":\"date\"}}]}", "#/anyOf/0 not"},
         {"{\"if\":{\"multipleOf\":2},\"then\":{\"maximum\":2}}", "# if"},
     };
