@@ -3,7 +3,8 @@
  * {"text", "payload"}, and gets {"text", "quick_replies"}, with "payload" where somebody sent one.
  * As there, other members are ignored, but for "id": ParlAI's terminal client sends a random one
  * that its server ignores. Here it is the secret by which a person comes back after a lost
- * connection. */
+ * connection. A client that offers the subprotocol parley.service.v1 is also told where its person
+ * is: {"moved"} and {"waiting"}, which ParlAI's clients do not know. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,10 +23,13 @@
 enum {
     SERVICE_MESSAGE_MAX_BYTES = 256 << 10,
     SERVICE_FLUSH_BYTES = 64 << 10, /* then the socket is asked whether it takes more */
+    SERVICE_PLACE_MAX_BYTES = 4 << 10,
     CLOSE_FULL = 1013, /* come again: there are too many, or the stored people are being read */
     CLOSE_REPLACED = 4001,
     CLOSE_SLOW = 4008,
 };
+
+static const char own_protocol[] = "parley.service.v1";
 
 struct service_socket {
     struct service_peer peer;
@@ -119,19 +123,76 @@ static enum status service_message_write(struct buf *out, const struct service_m
     return json_writer_end(&w);
 }
 
-/* Returns how many bytes were sent; 0: the WebSocket has ended. */
-static size_t service_socket_send(struct websocket *w, const struct service_message *m)
+static enum status service_moved_write(struct buf *out, const struct service_place *from,
+                                       const struct service_place *to)
 {
-    struct buf out;
+    struct json_writer w = json_writer_begin_spaced(out);
+
+    json_begin_object(&w, NULL);
+    json_begin_object(&w, "moved");
+    json_write_text(&w, "from", service_state_name(from->state));
+    json_write_text(&w, "to", service_state_name(to->state));
+    json_write_text(&w, "task", to->pool == NULL ? NULL : to->pool->plan->name);
+    json_end_object(&w);
+    json_end_object(&w);
+    return json_writer_end(&w);
+}
+
+static enum status service_waiting_write(struct buf *out, const struct service_place *at,
+                                         uint64_t timeout_ms)
+{
+    struct json_writer w = json_writer_begin_spaced(out);
+
+    json_begin_object(&w, NULL);
+    json_begin_object(&w, "waiting");
+    json_write_text(&w, "task", at->pool->plan->name);
+    json_write_unsigned(&w, "place", at->position);
+    json_write_unsigned(&w, "size", at->n_waiting);
+    json_write_unsigned(&w, "wanted", at->pool->plan->n_people);
+    json_write_unsigned(&w, "timeout_ms", timeout_ms);
+    json_end_object(&w);
+    json_end_object(&w);
+    return json_writer_end(&w);
+}
+
+/* Sends out, and ends it; rc: whether it is whole. Returns how many bytes were sent; 0: the
+ * WebSocket has ended. */
+static size_t service_socket_send(struct websocket *w, struct buf *out, enum status rc)
+{
     size_t n = 0;
 
-    buf_init(&out, 16 * SERVICE_UNTAKEN_MAX_BYTES);
-    if (service_message_write(&out, m) != STATUS_OK)
+    if (rc != STATUS_OK)
         websocket_end(w, WEBSOCKET_INTERNAL, "the server has no memory for a message");
-    else if (websocket_send(w, out.data, out.len, true) == STATUS_OK)
-        n = out.len;
-    buf_deinit(&out);
+    else if (websocket_send(w, out->data, out->len, true) == STATUS_OK)
+        n = out->len;
+    buf_deinit(out);
     return n;
+}
+
+static size_t service_socket_tell(struct websocket *w, const struct service_message *m)
+{
+    struct buf out;
+
+    buf_init(&out, 16 * SERVICE_UNTAKEN_MAX_BYTES);
+    return service_socket_send(w, &out, service_message_write(&out, m));
+}
+
+/* Tells where the person is, if that has changed. */
+static void service_socket_place(struct websocket *w, struct service_peer *p)
+{
+    struct service_place from, to;
+    struct buf out;
+
+    if (!service_peer_place(p, &from, &to))
+        return;
+    buf_init(&out, SERVICE_PLACE_MAX_BYTES);
+    if ((to.state != from.state || to.pool != from.pool) &&
+        service_socket_send(w, &out, service_moved_write(&out, &from, &to)) == 0)
+        return;
+    buf_init(&out, SERVICE_PLACE_MAX_BYTES);
+    if (to.state == SERVICE_WAITING)
+        (void)service_socket_send(w, &out,
+                                  service_waiting_write(&out, &to, service_peer_waits_ms(p)));
 }
 
 static void service_socket_write_ready(struct websocket *w, void *state)
@@ -141,11 +202,12 @@ static void service_socket_write_ready(struct websocket *w, void *state)
     size_t n_sent = 0, n = 1;
 
     while (n > 0 && n_sent < SERVICE_FLUSH_BYTES && (m = service_peer_next(&s->peer)) != NULL) {
-        n = service_socket_send(w, m);
+        n = service_socket_tell(w, m);
         if (n > 0)
             service_peer_took(&s->peer);
         n_sent += n;
     }
+    service_socket_place(w, &s->peer);
     if (n_sent >= SERVICE_FLUSH_BYTES)
         websocket_notify(w);
 }
@@ -160,12 +222,20 @@ static void service_socket_over(struct websocket *w, void *state)
 
 static void service_socket_serve(struct exchange *x)
 {
-    static const struct websocket_handler handler = {
+    static const struct websocket_handler parlai = {
         .max_message_bytes = SERVICE_MESSAGE_MAX_BYTES,
         .on_message = service_socket_message,
         .on_write_ready = service_socket_write_ready,
         .on_close = service_socket_over,
     };
+    static const struct websocket_handler own = {
+        .max_message_bytes = SERVICE_MESSAGE_MAX_BYTES,
+        .protocol = own_protocol,
+        .on_message = service_socket_message,
+        .on_write_ready = service_socket_write_ready,
+        .on_close = service_socket_over,
+    };
+    const bool is_own = upgrade_offers(x, own_protocol);
     struct server *server = exchange_server(x);
     struct service_socket *s;
     struct error err;
@@ -183,8 +253,10 @@ static void service_socket_serve(struct exchange *x)
         return;
     }
     service_peer_init(&s->peer, server->service, service_socket_notify, service_socket_end);
-    if ((s->socket = upgrade_to_websocket(x, &handler, s)) == NULL)
+    if ((s->socket = upgrade_to_websocket(x, is_own ? &own : &parlai, s)) == NULL)
         free(s);
+    else if (is_own)
+        service_peer_watch(&s->peer);
 }
 
 static const struct route rows[] = {

@@ -52,6 +52,11 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
+bool upgrade_offers(const struct exchange *x, const char *protocol)
+{
+    return x->upgrade.protocols != NULL && has_word(x->upgrade.protocols, protocol);
+}
+
 /* Returns 0, or the HTTP status of err. */
 static int check(const struct exchange *x, const struct websocket_handler *handler,
                  struct error *err)
@@ -77,7 +82,7 @@ static int check(const struct exchange *x, const struct websocket_handler *handl
         return 400;
     }
     if (handler->protocol != NULL && u->protocols != NULL &&
-        !has_word(u->protocols, handler->protocol)) {
+        !upgrade_offers(x, handler->protocol)) {
         (void)error_field(err, "Sec-WebSocket-Protocol", "has no '%s', which is spoken here",
                           handler->protocol);
         return 400;

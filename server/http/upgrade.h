@@ -4,9 +4,14 @@
 #ifndef SERVER_HTTP_UPGRADE_H
 #define SERVER_HTTP_UPGRADE_H
 
+#include <stdbool.h>
+
 struct exchange;
 struct websocket;
 struct websocket_handler;
+
+/* Whether the request offers this subprotocol. */
+bool upgrade_offers(const struct exchange *x, const char *protocol);
 
 /* Answers the exchange with 101, after which its connection is a WebSocket. The handler is static.
  * Returns NULL, and answers with what is wrong, if the request asks for no WebSocket or for one

@@ -419,6 +419,33 @@ bool service_message_is_due(const struct service_user *u, const struct service_m
     return k == NULL || m->turn <= k->written_turn;
 }
 
+void service_place_tell(struct service_user *u)
+{
+    struct service_keeping *k = service_keeper(u->service);
+
+    if (u->peer == NULL || !u->peer->is_watching)
+        return;
+    if (service_place_is_due(u))
+        u->peer->notify(u->peer);
+    else if (!link_is_on(&u->holding))
+        list_push(&k->holding, &u->holding);
+}
+
+void service_user_moved(struct service_user *u)
+{
+    struct service_keeping *k = service_keeper(u->service);
+
+    u->moved_turn = k == NULL ? 0 : k->turn;
+    service_place_tell(u);
+}
+
+bool service_place_is_due(const struct service_user *u)
+{
+    const struct service_keeping *k = service_keeper(u->service);
+
+    return k == NULL || u->moved_turn <= k->written_turn;
+}
+
 /* What was told in these turns, people get now. */
 static void service_release(struct service_keeping *k, uint64_t turn)
 {
@@ -437,9 +464,9 @@ static void service_release(struct service_keeping *k, uint64_t turn)
                 ? NULL
                 : container_of(list_last(&u->untaken), struct service_message, link);
 
-        if (last != NULL && last->turn > turn)
+        if ((last != NULL && last->turn > turn) || u->moved_turn > turn)
             list_push(&k->holding, &u->holding);
-        if (u->peer != NULL && last != NULL)
+        if (u->peer != NULL && (last != NULL || u->peer->is_watching))
             u->peer->notify(u->peer);
     }
 }

@@ -68,6 +68,11 @@ void scene_unkeep_heard(struct scene *s, uint32_t number);
 bool service_message_waits(struct service_user *u, struct service_message *m);
 /* Whether the person may get it now. */
 bool service_message_is_due(const struct service_user *u, const struct service_message *m);
+/* The same for where the person is, which has changed. */
+void service_user_moved(struct service_user *u);
+bool service_place_is_due(const struct service_user *u);
+/* The person's connection is told where it is as soon as that is durable. */
+void service_place_tell(struct service_user *u);
 /* Ends the turn, unless the journal fails: writes what has changed. */
 void service_keeping_settle(struct chat_service *s);
 /* Whether the journal cannot be written now, or too much waits to be. */

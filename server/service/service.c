@@ -79,6 +79,7 @@ static void service_user_move(struct service_user *u, enum service_state to)
     log_debug("service", "from=%s to=%s", service_state_name(u->state), service_state_name(to));
     u->state = to;
     service_user_changed(u);
+    service_user_moved(u);
 }
 
 void service_init(struct chat_service *s, const struct service_config *config)
@@ -328,11 +329,23 @@ static void service_user_unready(struct service_user *u)
         list_remove(&u->ready);
 }
 
+/* Somebody has come into the pool or left it: those who want to know are told, not too often. */
+static void service_pool_changed(struct chat_service *s, struct service_pool *pool)
+{
+    const uint64_t now = env_now_us(s->config.env);
+    const uint64_t next = pool->numbered_us + SERVICE_NUMBER_MS * (uint64_t)1000;
+
+    if (s->n_watching > 0 && pool->number_us == 0)
+        pool->number_us = next > now ? next : now;
+}
+
 static void service_user_stop_waiting(struct service_user *u)
 {
     if (u->state != SERVICE_WAITING)
         return;
     list_remove(&u->waiting);
+    u->pool->n_waiting--;
+    service_pool_changed(u->service, u->pool);
     service_user_unready(u);
     if (link_is_on(&u->unnoticed))
         list_remove(&u->unnoticed);
@@ -381,6 +394,8 @@ static void service_user_to_form(struct service_user *u, struct service_pool *po
 void service_user_wait(struct service_user *u, bool is_noticed)
 {
     list_push(&u->pool->waiting, &u->waiting);
+    u->position = u->n_waiting = ++u->pool->n_waiting;
+    service_pool_changed(u->service, u->pool);
     if (!is_noticed)
         list_push(&u->pool->unnoticed, &u->unnoticed);
     u->service->n_waiting++;
@@ -765,6 +780,25 @@ static uint64_t service_pool_idle_us(const struct service_pool *pool)
     return l == NULL ? UINT64_MAX : scene_idle_us(container_of(l, struct scene, link));
 }
 
+/* Counts those who wait, and tells those who want to know. */
+static void service_pool_number(struct service_pool *pool, uint64_t now)
+{
+    uint32_t n = 0;
+
+    pool->numbered_us = now;
+    pool->number_us = 0;
+    for (struct link *l = list_first(&pool->waiting); l != NULL; l = list_next(&pool->waiting, l)) {
+        struct service_user *u = service_user_waiting(l);
+
+        n++;
+        if (u->position == n && u->n_waiting == pool->n_waiting)
+            continue;
+        u->position = n;
+        u->n_waiting = pool->n_waiting;
+        service_place_tell(u);
+    }
+}
+
 static void service_pool_tick(struct service_pool *pool, uint64_t now)
 {
     while (service_pool_notice_us(pool) <= now) { /* first, also where both are due */
@@ -778,6 +812,8 @@ static void service_pool_tick(struct service_pool *pool, uint64_t now)
         service_user_time_out(service_user_waiting(list_first(&pool->waiting)));
     while (service_pool_idle_us(pool) <= now)
         scene_time_out(container_of(list_first(&pool->scenes), struct scene, link));
+    if (pool->number_us != 0 && pool->number_us <= now)
+        service_pool_number(pool, now);
 }
 
 /* When something is due next; 0: never. */
@@ -791,6 +827,8 @@ static uint64_t service_next_us(const struct chat_service *s)
         next = service_earlier_us(next, service_pool_timeout_us(&s->pools[i]));
         next = service_earlier_us(next, service_pool_notice_us(&s->pools[i]));
         next = service_earlier_us(next, service_pool_idle_us(&s->pools[i]));
+        if (s->pools[i].number_us != 0)
+            next = service_earlier_us(next, s->pools[i].number_us);
     }
     return next == UINT64_MAX ? 0 : next;
 }
@@ -948,6 +986,52 @@ void service_peer_took(struct service_peer *p)
     service_user_drop_message(p->user);
 }
 
+/* --- where people are --- */
+
+void service_peer_watch(struct service_peer *p)
+{
+    p->is_watching = true;
+    p->service->n_watching++;
+}
+
+static void service_peer_stop_watching(struct service_peer *p)
+{
+    if (p->is_watching)
+        p->service->n_watching--;
+    p->is_watching = false;
+}
+
+bool service_peer_place(struct service_peer *p, struct service_place *ret_from,
+                        struct service_place *ret_to)
+{
+    const struct service_user *u = p->user;
+    struct service_place at;
+
+    if (!p->is_watching || u == NULL || !list_is_empty(&u->untaken) || !service_place_is_due(u))
+        return false;
+    at = (struct service_place){.state = u->state};
+    if (u->state != SERVICE_NEW && u->state != SERVICE_MENU)
+        at.pool = u->pool;
+    if (u->state == SERVICE_WAITING) {
+        at.position = u->position;
+        at.n_waiting = u->n_waiting;
+    }
+    *ret_from = p->told;
+    *ret_to = p->told = at;
+    return at.state != ret_from->state || at.pool != ret_from->pool ||
+           at.position != ret_from->position || at.n_waiting != ret_from->n_waiting;
+}
+
+uint64_t service_peer_waits_ms(const struct service_peer *p)
+{
+    const uint64_t now = env_now_us(p->service->config.env);
+    const uint64_t until = service_user_timeout_us(p->user);
+
+    return until > now ? (until - now) / 1000 : 0;
+}
+
+/* --- what people say --- */
+
 /* The person comes back by p; a connection that it has yet is ended. */
 static void service_user_return(struct service_user *u, struct service_peer *p)
 {
@@ -960,7 +1044,9 @@ static void service_user_return(struct service_user *u, struct service_peer *p)
     p->user = u;
     if (!list_is_empty(&u->untaken))
         p->notify(p);
+    service_place_tell(u);
     if (u->state == SERVICE_WAITING) {
+        service_pool_changed(u->service, u->pool);
         service_user_make_ready(u);
         service_pool_match(u->service, u->pool);
     }
@@ -1017,6 +1103,7 @@ void service_peer_close(struct service_peer *p)
 {
     struct service_user *u = p->user;
 
+    service_peer_stop_watching(p);
     if (u == NULL)
         return;
     p->user = NULL;

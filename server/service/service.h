@@ -38,6 +38,14 @@ enum status service_peer_said(struct service_peer *p, const char *id, const char
 /* Returns what the person is to be told next; NULL: nothing. service_peer_took removes it. */
 const struct service_message *service_peer_next(const struct service_peer *p);
 void service_peer_took(struct service_peer *p);
+/* From now on the connection is told where its person is. */
+void service_peer_watch(struct service_peer *p);
+/* Finds where the person is now, and where the connection was told that it is, once all messages
+ * are taken. False: it was told so. */
+bool service_peer_place(struct service_peer *p, struct service_place *ret_from,
+                        struct service_place *ret_to);
+/* For how many ms from now the person of p, which waits, stays in its pool at the most. */
+uint64_t service_peer_waits_ms(const struct service_peer *p);
 /* Says that the connection is closed. The person is away, or gone if it has no id. */
 void service_peer_close(struct service_peer *p);
 

@@ -36,6 +36,23 @@ enum {
     SERVICE_KEPT_MAX_BYTES = 128 << 20, /* of all logs in the journal, and of all texts heard */
     SERVICE_SAYS_PER_S = 5,
     SERVICE_SAYS_AT_ONCE = 20,
+    SERVICE_NUMBER_MS = 1000, /* the least time between two counts of who waits in a pool */
+};
+
+enum service_state {
+    SERVICE_NEW, /* the menu comes with the next text */
+    SERVICE_MENU,
+    SERVICE_FORM,
+    SERVICE_WAITING,
+    SERVICE_TASK,
+    SERVICE_GONE,
+};
+
+/* Where a person is. */
+struct service_place {
+    enum service_state state;
+    const struct service_pool *pool; /* of SERVICE_FORM, SERVICE_WAITING and SERVICE_TASK */
+    uint32_t position, n_waiting;    /* of SERVICE_WAITING: from 1, the first came first */
 };
 
 /* What a person is told. */
@@ -61,6 +78,8 @@ enum service_end {
 struct service_peer {
     struct chat_service *service;
     struct service_user *user; /* NULL: it has not said anything yet, or the person is gone */
+    bool is_watching;          /* it is told where the person is */
+    struct service_place told; /* is_watching: what it was told last */
     void (*notify)(struct service_peer *p); /* there is something for service_peer_next */
     /* The person is gone from this connection, which the transport closes later. */
     void (*end)(struct service_peer *p, enum service_end why, const char *text);
@@ -116,6 +135,9 @@ struct service_pool {
     struct list ready;     /* those of them that may be in the next task: fewer than it needs */
     struct list unnoticed; /* those of them that were not told that it takes long */
     struct list scenes;    /* of struct scene, forms and tasks: the longest silent first */
+    uint32_t n_waiting;
+    uint64_t numbered_us; /* when those who wait were counted last */
+    uint64_t number_us;   /* when they are counted again; 0: no connection wants to know */
 };
 
 struct chat_service {
@@ -128,20 +150,12 @@ struct chat_service {
     struct shared_limit n_users, bytes;
     struct shared_limit log_bytes, heard_bytes; /* of what the journal has */
     size_t n_waiting, n_tasks, n_away;
+    size_t n_watching; /* connections that are told where their people are */
     uint64_t n_places; /* numbers of waiting places that were given out so far; they rise */
     uint64_t n_said, n_tasks_begun, n_tasks_failed, n_timed_out;
     bool is_draining, has_ended;
     bool is_woken;    /* the agents have work */
     uint64_t wake_us; /* when they have; 0: no time is set */
-};
-
-enum service_state {
-    SERVICE_NEW, /* the menu comes with the next text */
-    SERVICE_MENU,
-    SERVICE_FORM,
-    SERVICE_WAITING,
-    SERVICE_TASK,
-    SERVICE_GONE,
 };
 
 #endif

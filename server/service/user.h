@@ -30,7 +30,9 @@ struct service_user {
     enum service_end doom;
     bool is_admitted; /* it has said the password, or none is asked for */
     uint64_t since_us, gone_us;
-    uint64_t place; /* SERVICE_WAITING: grows with the order of coming */
+    uint64_t place;               /* SERVICE_WAITING: grows with the order of coming */
+    uint32_t position, n_waiting; /* SERVICE_WAITING: when its pool was counted last */
+    uint64_t moved_turn;          /* of the keeping: in which its state has changed last */
     struct pace says;
     struct list answers; /* of struct service_answer */
     size_t answers_bytes;

@@ -77,6 +77,21 @@ class Person(Socket):
         self.close()
 
 
+class Watcher(Person):
+    """One that is told where it is."""
+
+    protocol = "parley.service.v1"
+
+    def moved(self, *places):
+        for before, now, task in places:
+            said = self.read()
+            assert said == {"moved": {"from": before, "to": now, "task": task}}, (said, now)
+
+    def waits(self, task, place, size, wanted):
+        said = self.read()
+        assert 0 < said["waiting"].pop("timeout_ms") <= 3000 * 1000 and said == {"waiting": {"task": task, "place": place, "size": size, "wanted": wanted}}, said
+
+
 def metric(parley, name):
     with urllib.request.urlopen(f"http://{parley.http}/metrics", timeout=children.PATIENCE) as page:
         return next(float(line.split()[1]) for line in page.read().decode().splitlines() if line.startswith(f"parley_service_{name} "))
@@ -181,6 +196,45 @@ def times(parley):
     bob.menu()
     ann.close()
     bob.close()
+
+
+def places(parley):
+    """Who asks for the subprotocol is told where it is, behind what it is told: each move, and its place in the pool, which changes with others'."""
+    ann, bob, eve = Watcher(parley), Person(parley, "bob's long secret"), Watcher(parley)
+    ann.say("hello")
+    ann.menu()
+    ann.moved(("new", "overworld", None))
+    ann.say("group")
+    ann.moved(("overworld", "waiting", "group"))
+    ann.waits("group", 1, 1, 2)
+    ann.say("EXIT")
+    ann.menu()
+    ann.moved(("waiting", "overworld", None))
+    onboard(bob, "Bob", "right")  # waits for what nobody has answered
+    children.until("Bob waits", lambda: metric(parley, "waiting") == 1)
+    ann.say("pair")
+    ann.told("Who are you?")
+    ann.moved(("overworld", "onboarding", "pair"))
+    ann.say("Ann")
+    ann.told("Which side?", quick_replies=["left", "right"])
+    ann.say("left")
+    ann.told("You are Ann.")
+    ann.moved(("onboarding", "waiting", "pair"))
+    ann.waits("pair", 2, 2, 2)
+    bob.say("EXIT")
+    bob.menu()
+    ann.waits("pair", 1, 1, 2)
+    bob.say("pair")
+    bob.told("Who are you?")
+    bob.say("Bob")
+    bob.told("Which side?", quick_replies=["left", "right"])
+    bob.say("left")
+    bob.told("You are Bob.", "Speak, Bob.")
+    ann.told("Speak, Ann.")
+    ann.moved(("waiting", "task", "pair"))
+    assert eve.status == 101 and Person(parley, Sec_WebSocket_Protocol="chat").status == 101  # as before: none is chosen
+    for person in ann, bob, eve:
+        person.close()
 
 
 def rules(parley):
@@ -509,7 +563,7 @@ def main():
         with open(path, "w", encoding="utf-8") as file:
             file.write(PLAN.format(log=os.path.join(folder, "talks.jsonl")))
         with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--service", path) as parley:
-            for test in (pair, bots, times, rules, stops):
+            for test in (pair, bots, times, places, rules, stops):
                 test(parley)
                 print(f"{test.__name__}: good", flush=True)
         said = dict(log_lines(os.path.join(folder, "talks")))

@@ -6,6 +6,10 @@
  *   A=waiting       A is there, and has nothing more to read
  *   A-              A's connection is lost
  *   A~              A connects again; a person whose letter is small in ids says its id first
+ *   A%              A wants to be told where it is
+ *   A@x y pool 1/2  it was told that it was at x, and is told that it is at y: for the task of this
+ *                   pool, as the first of two who wait
+ *   A@              it is not told where it is
  *   +30             seconds pass
  *   !               the agent fails
  *   *               the agent answers now
@@ -46,6 +50,7 @@ static char logged[4096];
 static uv_loop_t loop;
 static struct journal *j; /* NULL: nothing is kept */
 static bool kills_always; /* behind each line of a script */
+static unsigned n_notified;
 
 static uint64_t clock_now_us(void *self)
 {
@@ -201,6 +206,7 @@ static void agent_answers(void)
 
 static void on_notify(struct service_peer *p)
 {
+    n_notified++;
 }
 
 static void on_end(struct service_peer *p, enum service_end why, const char *text)
@@ -400,6 +406,23 @@ static void expect(const char *line, struct service_peer *p, const char *wanted)
     service_peer_took(p);
 }
 
+static void expect_place(const char *line, struct service_peer *p, const char *wanted)
+{
+    struct service_place from, to;
+    char text[128] = "";
+
+    if (service_peer_place(p, &from, &to)) {
+        size_t at = (size_t)snprintf(text, sizeof(text), "%s %s", service_state_name(from.state),
+                                     service_state_name(to.state));
+
+        if (to.pool != NULL)
+            at += (size_t)snprintf(text + at, sizeof(text) - at, " %s", to.pool->plan->name);
+        if (to.state == SERVICE_WAITING)
+            (void)snprintf(text + at, sizeof(text) - at, " %u/%u", to.position, to.n_waiting);
+    }
+    ck_assert_msg(strcmp(text, wanted) == 0, "%s: told '%s'", line, text);
+}
+
 static void play_line(const char *line)
 {
     const bool is_person = line[0] >= 'A' && line[0] < 'A' + N_PEERS;
@@ -427,6 +450,10 @@ static void play_line(const char *line)
         expect(line, p, line + 3);
     } else if (line[1] == '-') {
         service_peer_close(p);
+    } else if (line[1] == '%') {
+        service_peer_watch(p);
+    } else if (line[1] == '@') {
+        expect_place(line, p, line + 2);
     } else {
         ck_assert_int_eq(line[1], '=');
         ck_assert_msg(service_peer_next(p) == NULL, "%s: told '%s'", line,
@@ -1318,6 +1345,66 @@ START_TEST(test_kept_bytes)
 }
 END_TEST
 
+#define QUAD                                                                                 \
+    OWN "tasks:\n"                                                                           \
+        "  quad: {task_world: relay, agents_required: 4, timeout: 60, backup_task: alone,\n" \
+        "         onboard_world: form, ask: [{key: name, text: Who?}]}\n"                    \
+        "  alone: {task_world: echo, welcome: You are alone.}\n"
+#define QUAD_MENU "Welcome. Choose what to do. [quad|alone]\n"
+
+/* Who wants to know is told where it is, behind what it is told: each move, and its place in the
+ * pool, which is counted once a second at the most. */
+START_TEST(test_places)
+{
+    begin_plan(QUAD);
+    play("A%\nA@\n"
+         "A> hi\nA@\nA< " QUAD_MENU "A@new overworld\n"
+         "A> quad\nA< Who?\nA@overworld onboarding quad\n"
+         "A> Ann\nA@onboarding waiting quad 1/1\nA@\n"
+         "B> hi\nB< " QUAD_MENU "B> quad\nB< Who?\nB@\n"
+         "B> Bob\nA@waiting waiting quad 1/2\n"
+         "C%\nC> hi\nC< " QUAD_MENU "C> quad\nC< Who?\n");
+    play_line("C> Cat");
+    play_line("C@new waiting quad 3/3");
+    play_line("A@waiting waiting quad 1/3");
+    play_line("B-"); /* in the same second */
+    play_line("A@");
+    play("+1\nA@waiting waiting quad 1/2\nC@waiting waiting quad 2/2\n"
+         "D> hi\nD< " QUAD_MENU "D> quad\nD< Who?\nD> Dan\n"
+         "F> hi\nF< " QUAD_MENU "F> quad\nF< Who?\nF> Fay\n"
+         "A@waiting task quad\nC@waiting task quad\n"
+         "A> [DONE]\nC< The other agent has ended the chat.\nC@\nC< " QUAD_MENU
+         "C@task overworld\nA< " QUAD_MENU "A@task overworld\n"
+         "A> quad\nA< Who?\nA> Ann\nA@overworld waiting quad 1/1\n+60\n"
+         "A< Pairing is taking longer than expected. If you wish to exit, type *EXIT*.\n"
+         "A< You are alone.\nA@waiting task alone\n");
+    end_plan();
+    ck_assert_uint_eq(service.n_watching, 0);
+}
+END_TEST
+
+/* A move is told once it is durable, and then at once. */
+START_TEST(test_places_kept)
+{
+    unsigned n;
+    struct service_place from, to;
+    struct error err;
+
+    begin_plan_kept(QUAD, true);
+    play("E%\nE> hi\nE< " QUAD_MENU "E@new overworld\nE> quad\nE< Who?\n"
+         "E@overworld onboarding quad\n");
+    ck_assert_int_eq(service_peer_said(&peers[4], NULL, "Eve", NULL, &err), STATUS_OK);
+    ck_assert(!service_peer_place(&peers[4], &from, &to));
+    n = n_notified;
+    settle();
+    ck_assert_uint_gt(n_notified, n);
+    play("E@onboarding waiting quad 1/1\n");
+    kill_process();
+    play("E@\nE%\nE@new waiting quad 1/1\n");
+    end_plan();
+}
+END_TEST
+
 /* Nobody comes before the journal has answered. */
 START_TEST(test_unread)
 {
@@ -1374,4 +1461,5 @@ SUITE_MAIN("server/service/service", test_overworld_demo, test_chatbot, test_def
            test_no_workers, test_own_worlds, test_left_out, test_listener, test_busy,
            test_backup_before, test_ready, test_full, test_payloads, test_bounds, test_not_durable,
            test_untaken, test_deadlines_go_on, test_left_meanwhile, test_full_disk, test_stop,
-           test_plan_changed, test_kept_bytes, test_unread, test_damaged, test_no_memory)
+           test_plan_changed, test_kept_bytes, test_places, test_places_kept, test_unread,
+           test_damaged, test_no_memory)
