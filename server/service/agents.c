@@ -219,6 +219,8 @@ static enum status service_agent_say(struct service_agent *a, struct conversatio
     return STATUS_OK;
 }
 
+static void service_agent_go_on(struct service_agent *a, bool is_asked);
+
 static enum status service_agent_ask(struct service_agent *a, struct error *err)
 {
     struct conversation *c = NULL;
@@ -230,9 +232,13 @@ static enum status service_agent_ask(struct service_agent *a, struct error *err)
     if (!a->has_conversation && service_agent_begin(a, err) != STATUS_OK)
         return err->status;
     c = conversations_get(a->host->conversations, &a->conversation);
-    if (c == NULL)
+    if (c != NULL)
+        return service_agent_say(a, c, err);
+    if (a->host->service->keeping == NULL)
         return error_set(err, STATUS_NOT_FOUND, "the agent's conversation was closed");
-    return service_agent_say(a, c, err);
+    a->has_looked = false; /* it may have left memory when the worker that serves it came back */
+    service_agent_go_on(a, true);
+    return STATUS_OK;
 }
 
 /* The whole reply without its thoughts; the caller deinits it. */

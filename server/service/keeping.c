@@ -384,6 +384,7 @@ static enum status scene_write(struct scene *s, struct service_keeping *k, struc
     body_put_u32(&t.w, s->n_heard);
     body_put_u32(&t.w, s->answered);
     body_put_u32(&t.w, s->asked);
+    body_put_u32(&t.w, (uint32_t)s->at);
     body_put_u32(&t.w, (uint32_t)s->n_people);
     for (size_t i = 0; i < s->n_people; i++) {
         body_put_bytes(&t.w, s->people[i]->proof, s->people[i]->has_id ? SHA256_BYTES : 0);

@@ -12,7 +12,7 @@
 #include "server/service/user.h"
 
 enum {
-    SERVICE_BODY_VERSION = 1,
+    SERVICE_BODY_VERSION = 2, /* 2: tasks have at */
     SERVICE_BODY_BYTES = 4 << 20,
     SERVICE_RETRY_MS = 1000,            /* between attempts to write, and to read */
     SERVICE_QUEUE_MAX_BYTES = 64 << 20, /* that wait to be written; then the turn does not end */

@@ -79,7 +79,8 @@ struct service_pool_plan {
     struct service_datum eligible[SERVICE_MAX_ELIGIBLE]; /* [n_eligible] what must be answered */
     size_t n_eligible;
     const char *model, *system,
-        *agent_name; /* model NULL: the task has no agent; "": the default */
+        *agent_name;              /* model NULL: the task has no agent; "": the default */
+    char *own_model, *own_system; /* owned: those of a world of one's own; NULL: none */
     enum service_policy policy;
     uint32_t policy_n;
     uint32_t max_tokens; /* of an answer; 0: as many as the context has room for */

@@ -14,6 +14,7 @@
 #include "base/whole_file.h"
 #include "server/service/demos.h"
 #include "server/service/plan.h"
+#include "server/service/script.h"
 #include "server/service/service.h"
 #include "server/service/worlds.h"
 
@@ -564,7 +565,7 @@ static enum status plan_check_module(struct plan_reader *r)
     demo_list_modules(list, sizeof(list));
     return error_set(r->err, STATUS_INVALID,
                      "%.60s:%u: world_module: there is no '%.60s', use %s, or %s for the demos of "
-                     "ParlAI; worlds in Python are not run here",
+                     "ParlAI; worlds of one's own are attached:NAME",
                      r->plan->path, r->module_line, r->module, own_module, list);
 }
 
@@ -637,10 +638,39 @@ static enum status plan_check_people(struct plan_reader *r, size_t i, const char
     return STATUS_OK;
 }
 
+/* A world of one's own names its participants, and the roles are these. */
+static enum status plan_finish_script(struct plan_reader *r, size_t i, const char *where)
+{
+    struct service_pool_plan *pool = &r->plan->pools[i];
+    size_t n = 0;
+
+    if (pool->model != NULL || pool->system != NULL || pool->agent_name != NULL ||
+        pool->policy != SERVICE_ANSWERS_ALL)
+        return plan_wrong_at(r, pool->line, where,
+                             "has keys of an agent (model, agent, system, policy), which only chat "
+                             "has");
+    while (n < pool->n_roles && pool->roles[n] != NULL)
+        n++;
+    if (n < pool->n_people)
+        return plan_wrong_at(r, pool->line, where,
+                             "needs roles: a name for each of agents_required, as the world's "
+                             "participants have them");
+    script_set_agent(pool, r->pools[i].task_world);
+    pool->model = pool->agent_name = pool->own_model;
+    pool->system = pool->own_system;
+    pool->max_tokens = 0;
+    if (utf8_count(pool->model) > SERVICE_NAME_MAX_CHARS)
+        return plan_wrong_at(r, r->pools[i].task_line, where,
+                             "the world's name has more than 32 characters");
+    return STATUS_OK;
+}
+
 static enum status plan_finish_agent(struct plan_reader *r, size_t i, const char *where)
 {
     struct service_pool_plan *pool = &r->plan->pools[i];
 
+    if (pool->task.world->is_script)
+        return plan_finish_script(r, i, where);
     if (!pool->task.world->has_agent) {
         if (pool->model != NULL || pool->system != NULL || pool->agent_name != NULL ||
             pool->policy != SERVICE_ANSWERS_ALL)
@@ -820,6 +850,10 @@ void service_plan_close(struct service_plan *p)
     free(p->document);
     for (size_t i = 0; i < p->n_ignored; i++)
         free(p->ignored[i]);
+    for (size_t i = 0; i < p->n_pools; i++) {
+        free(p->pools[i].own_model);
+        free(p->pools[i].own_system);
+    }
     free(p->path);
     free(p);
 }

@@ -188,7 +188,7 @@ static enum status restored_people(struct service_user **out, size_t *ret_n,
 struct restored_scene {
     struct service_pool *pool;
     uint64_t said_us, spoken;
-    uint32_t n_said, n_logged, n_heard, answered, asked;
+    uint32_t n_said, n_logged, n_heard, answered, asked, at;
     bool is_asked, is_due, is_log_cut;
 };
 
@@ -206,6 +206,7 @@ static void restored_scene_read(struct restored_scene *out, struct chat_service 
     out->n_heard = body_take_u32(body);
     out->answered = body_take_u32(body);
     out->asked = body_take_u32(body);
+    out->at = body->version < 2 ? 0 : body_take_up_to(body, SERVICE_MAX_PEOPLE);
 }
 
 static enum status restored_scene_open(struct scene **out, const struct restored_scene *of,
@@ -223,6 +224,7 @@ static enum status restored_scene_open(struct scene **out, const struct restored
     s->n_heard = of->n_heard;
     s->answered = of->answered;
     s->asked = of->asked;
+    s->at = of->at;
     s->restored = of->n_heard;
     s->is_asked = of->is_asked;
     s->is_due = of->is_due;

@@ -44,7 +44,7 @@ bool scene_log_act(struct scene *s, const char *name, const char *text, bool is_
     return false;
 }
 
-static void scene_log(struct scene *s, const struct service_user *from, const char *text)
+void scene_log(struct scene *s, const struct service_user *from, const char *text)
 {
     uint64_t bit = (uint64_t)1 << (SERVICE_MAX_PEOPLE - 1); /* the agent's */
 
@@ -122,7 +122,7 @@ const char *scene_name(const struct scene *s, const struct service_user *u)
     return s->pool->plan->agent_name;
 }
 
-static bool scene_has_names(const struct scene *s)
+bool scene_has_names(const struct scene *s)
 {
     switch (s->pool->plan->names) {
     case SERVICE_NAMES_ALWAYS:
@@ -193,7 +193,7 @@ static void scene_say_busy(struct scene *s, const struct error *err)
         service_user_tell(s->people[i], scene_busy_text(err), NULL, NULL, 0);
 }
 
-static void scene_ask(struct scene *s)
+void scene_ask(struct scene *s)
 {
     struct error err;
 
@@ -209,18 +209,30 @@ static void scene_ask(struct scene *s)
         scene_fail(s, &err);
 }
 
-void scene_hear(struct scene *s, const struct service_user *from, const char *text)
+/* Returns whether the agent has it. */
+static bool scene_give(struct scene *s, const char *name, const char *text)
 {
-    const char *name = scene_has_names(s) ? scene_name(s, from) : NULL;
     struct error err;
 
     if (s->is_over)
+        return false;
+    if (scene_keep_heard(s, name, text, &err) == STATUS_OK &&
+        s->service->config.agents->hear(s->agent, name, text, &err) == STATUS_OK)
+        return true;
+    scene_fail(s, &err);
+    return false;
+}
+
+void scene_order(struct scene *s, const char *message)
+{
+    if (scene_give(s, NULL, message))
+        scene_ask(s);
+}
+
+void scene_hear(struct scene *s, const struct service_user *from, const char *text)
+{
+    if (!scene_give(s, scene_has_names(s) ? scene_name(s, from) : NULL, text))
         return;
-    if (scene_keep_heard(s, name, text, &err) != STATUS_OK ||
-        s->service->config.agents->hear(s->agent, name, text, &err) != STATUS_OK) {
-        scene_fail(s, &err);
-        return;
-    }
     s->n_said++;
     if (!scene_is_agents_turn(s, text))
         return;

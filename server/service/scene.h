@@ -12,7 +12,8 @@ struct scene {
     const struct service_script *script;
     struct service_pool *pool; /* NULL: of a menu */
     struct service_agent *agent;
-    size_t at;       /* the world's: which question is open */
+    size_t at;       /* the world's: which question is open, or who may speak */
+    size_t n_turns;  /* the world's: since somebody was asked */
     uint32_t n_said; /* since the agent was asked last */
     bool is_asked;   /* the agent answers now */
     bool is_due;     /* it is to be asked again then */
@@ -52,6 +53,13 @@ void scene_relay(struct scene *s, const struct service_user *from, const char *t
                  const char *payload);
 /* Gives a text to the agent, and asks it if its policy says so. */
 void scene_hear(struct scene *s, const struct service_user *from, const char *text);
+/* Gives the agent a message of the world's, and asks it. */
+void scene_order(struct scene *s, const char *message);
+/* Asks the agent for an answer to what it has heard: it could not answer. */
+void scene_ask(struct scene *s);
+/* Puts what somebody says into the log; from NULL: the agent. */
+void scene_log(struct scene *s, const struct service_user *from, const char *text);
+bool scene_has_names(const struct scene *s); /* texts bear the names of who says them */
 void scene_reset_agent(struct scene *s);
 /* Ends the scene once the world's function has returned. */
 void scene_end(struct scene *s);

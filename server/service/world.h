@@ -16,6 +16,7 @@ struct service_world {
     const char *name; /* in a plan */
     enum scene_kind kind;
     bool has_agent; /* the plan names a model */
+    bool is_script; /* its code is the agent's */
     size_t min_people, max_people;
     void (*begin)(struct scene *s);
     /* A person says something. payload is a JSON object, or NULL. */

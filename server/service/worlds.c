@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "server/service/scene.h"
+#include "server/service/script.h"
 #include "server/service/world.h"
 
 static const char done_word[] = "[DONE]", reset_word[] = "[RESET]", exit_word[] = "EXIT";
@@ -238,6 +239,16 @@ static const struct service_world worlds[] = {
      .said = relay_said,
      .answered = relay_answered,
      .left = relay_left},
+    {.name = "attached:NAME",
+     .kind = SCENE_TASK,
+     .has_agent = true,
+     .is_script = true,
+     .min_people = 1,
+     .max_people = SERVICE_MAX_PEOPLE,
+     .begin = script_begin,
+     .said = script_said,
+     .answered = script_answered,
+     .left = script_left},
 };
 
 enum { N_WORLDS = sizeof(worlds) / sizeof(worlds[0]) };
@@ -245,7 +256,8 @@ enum { N_WORLDS = sizeof(worlds) / sizeof(worlds[0]) };
 const struct service_world *service_world_find(enum scene_kind kind, const char *name)
 {
     for (size_t i = 0; i < N_WORLDS; i++)
-        if (worlds[i].kind == kind && strcmp(worlds[i].name, name) == 0)
+        if (worlds[i].kind == kind &&
+            (worlds[i].is_script ? script_has_name(name) : strcmp(worlds[i].name, name) == 0))
             return &worlds[i];
     return NULL;
 }

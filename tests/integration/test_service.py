@@ -42,8 +42,10 @@ tasks:
   alone: {{task_world: echo, welcome: You are alone., idle: 1}}
   late: {{task_world: relay, agents_required: 2, timeout: 1}}
   plain: {{task_world: echo, welcome: Say something.}}
+  panel: {{task_world: "attached:panel:2", agents_required: 2, roles: [asks, answers], welcome: A panel., timeout: 3000, notice: 3000}}
 """
-MENU = ["pair", "bot", "group", "slow", "alone", "late", "plain"]
+MENU = ["pair", "bot", "group", "slow", "alone", "late", "plain", "panel"]
+PANEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/examples/panel.py")
 
 
 class Person(Socket):
@@ -182,6 +184,43 @@ def bots(parley):
     ann.say("EXIT")
     ann.menu()
     ann.close()
+
+
+def attached(parley):
+    """The worker that has the world panel."""
+    worker = children.start([sys.executable, PANEL, parley.address], env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]})
+
+    def is_there():
+        with urllib.request.urlopen(f"http://{parley.http}/v1/models", timeout=children.PATIENCE) as page:
+            return "panel" in [model["id"] for model in json.load(page)["data"]]
+
+    children.until("panel is attached", is_there, worker)
+    return worker
+
+
+def own(parley):
+    """A world in Python says who may speak, who hears it, and when it is over."""
+    worker, ann, bob = attached(parley), Person(parley), Person(parley)
+    ann.choose("panel")
+    children.until("Ann waits", lambda: metric(parley, "waiting") == 1)
+    bob.choose("panel")
+    ann.told("A panel.")
+    bob.told("A panel.")
+    for question in "Why?", "How?":
+        ann.told("Your question?", quick_replies=["Why?", "How?"])
+        bob.say("And I?")
+        bob.told("Please wait: it is not your turn. This message was not delivered.")
+        ann.say(question)
+        bob.told(f"asks: {question}")
+        bob.say("See this.", payload={"type": "image", "data": "AAAA"})
+        ann.told("answers: See this.")
+        assert ann.read() == {"text": "", "payload": {"type": "image", "data": "AAAA"}, "quick_replies": None}
+    ann.menu()
+    bob.menu()
+    for person in ann, bob:
+        person.close()
+    worker.kill()
+    worker.wait()
 
 
 def times(parley):
@@ -410,7 +449,9 @@ tasks:
   bot: {{task_world: chat, model: echo, welcome: Here is a bot.}}
   trio: {{task_world: chat, agents_required: 2, model: tiny, agent: Tiny, max_tokens: 60, names: always}}
   late: {{task_world: relay, agents_required: 2, timeout: 1}}
+  panel: {{task_world: "attached:panel:1", agents_required: 2, roles: [asks, answers], welcome: A panel., timeout: 3000, notice: 3000}}
 """
+DURABLE_MENU = ["pair", "bot", "trio", "late", "panel"]
 
 
 def secret_of(name):
@@ -432,7 +473,7 @@ def come_back(parley, name, text):
 
 def begin(parley, who, name):
     one = come_back(parley, who, "hello")
-    assert one.first == ("Welcome. Choose what to do.", ["pair", "bot", "trio", "late"]), one.first
+    assert one.first == ("Welcome. Choose what to do.", DURABLE_MENU), one.first
     one.say(name)
     return one
 
@@ -461,8 +502,16 @@ def durable(parleyd, model, folder):
     with open(path, "w", encoding="utf-8") as file:
         file.write(DURABLE.format(log=os.path.join(folder, "kept.jsonl")))
     flags = ["--model", f"tiny={model}", "--data", os.path.join(folder, "data"), "--http", "127.0.0.1:0", "--service", path]
-    menu = ["pair", "bot", "trio", "late"]
+    menu = DURABLE_MENU
     with Mortal(parleyd, *flags) as parley:
+        worker, ivy = attached(parley), begin(parley, "ivy", "panel")
+        children.until("Ivy waits", lambda: metric(parley, "waiting") == 1)
+        joe = begin(parley, "joe", "panel")
+        ivy.told("A panel.")
+        joe.told("A panel.")
+        ivy.told("Your question?", quick_replies=["Why?", "How?"])
+        ivy.say("why")
+        joe.told("asks: why")
         eve = onboarded(parley, "eve", "Eve")
         late = begin(parley, "late", "late")
         gus, hal = onboarded(parley, "gus", "Gus"), onboarded(parley, "hal", "Hal")
@@ -485,9 +534,20 @@ def durable(parleyd, model, folder):
         kim.told("sing")
         bob = come_back(parley, "bob", "hello")
         come_back(parley, "zoe", "hello").close()  # what she gets is told behind all that came before: it is durable
-    for one in eve, late, gus, ann, kim, bob:
+    for one in eve, late, gus, ann, kim, bob, ivy, joe:
         one.close()
+    worker.kill()
+    worker.wait()
     with Mortal(parleyd, *flags) as parley:
+        worker, joe = attached(parley), come_back(parley, "joe", "because")
+        assert joe.first == ("Welcome. Choose what to do.", menu), joe.first
+        ivy = come_back(parley, "ivy", "thanks")
+        assert ivy.first[0] == "answers: because", ivy.first
+        ivy.told("Welcome. Choose what to do.", quick_replies=menu)
+        ivy.close()
+        joe.close()
+        worker.kill()
+        worker.wait()
         bob = come_back(parley, "bob", "what?")
         assert bob.first == ("Please choose one of these.", menu), bob.first
         eve = come_back(parley, "eve", "upwards")
@@ -551,6 +611,8 @@ def durable(parleyd, model, folder):
         path = os.path.join(folder, "kept")
         children.until("the log has Bob's talk", lambda: "trio" in dict(log_lines(path, "durable", "Tiny")))
         talks = log_lines(path, "durable", "Tiny")
+    assert ("panel", [[("asks", "why"), ("answers", "because")]]) in [(name, [group[-2:] for group in dialog]) for name, dialog in talks], talks
+    talks = [talk for talk in talks if talk[0] != "panel"]
     assert talks[1] == ("pair", [[("Gus", "one")], [("Gus", "where are you?"), ("Hal", "here")], [("Gus", "good"), ("Hal", "better?")]]), talks
     acts = [act for group in dict(talks)["trio"] for act in group]
     assert acts[0] == ("Agent_0", "Where am I?") and "Tiny: " + next(text for name, text in acts if name == "Tiny") in answers, (acts, answers)
@@ -563,7 +625,7 @@ def main():
         with open(path, "w", encoding="utf-8") as file:
             file.write(PLAN.format(log=os.path.join(folder, "talks.jsonl")))
         with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--service", path) as parley:
-            for test in (pair, bots, times, places, rules, stops):
+            for test in (pair, bots, own, times, places, rules, stops):
                 test(parley)
                 print(f"{test.__name__}: good", flush=True)
         said = dict(log_lines(os.path.join(folder, "talks")))

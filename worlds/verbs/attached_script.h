@@ -11,7 +11,8 @@
  *   {"hears": [[NAME, WHAT]…], "then": "parley"|"episode"|"world"}  what ends with this parley
  *
  * hears says in order which member observes what: WHAT is the name of a member, for what it has
- * said last, or the number of one of the acts below, from 0. */
+ * said last, or the number of one of the acts below, from 0. With "whole": true in the system
+ * prompt it is always such a number: server/service/script.c is the other one that plays them. */
 #ifndef WORLDS_VERBS_ATTACHED_SCRIPT_H
 #define WORLDS_VERBS_ATTACHED_SCRIPT_H
 

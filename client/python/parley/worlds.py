@@ -117,8 +117,8 @@ def described(cls: Any, argument: str) -> dict[str, Any]:
 class Script:
     """An episode of a world. Its code runs in a thread, and stops where it asks a participant until the answer is there."""
 
-    def __init__(self, cls: Any, argument: str) -> None:
-        self.cls, self.argument = cls, argument
+    def __init__(self, cls: Any, argument: str, is_whole: bool) -> None:
+        self.cls, self.argument, self.is_whole = cls, argument, is_whole
         self.answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.orders: queue.SimpleQueue[str | BaseException] = queue.SimpleQueue()
         self.heard: list[list[Any]] = []  # since the last order
@@ -206,7 +206,7 @@ class Script:
     def tell(self, listener: Participant, act: Act) -> None:
         if not isinstance(act, Mapping):
             raise TypeError(f"'{listener.name}' observes {act!r}, it must be an act (a dict) or a text")
-        for speaker in self.everybody:
+        for speaker in () if self.is_whole else self.everybody:
             if speaker.said == act:
                 self.heard.append([listener.name, speaker.name])
                 return
@@ -248,6 +248,7 @@ class Play:
         asked = spec_of(system)
         self.argument = str(asked.get("argument", ""))
         self.is_script = bool(asked.get("script")) and self.cls is not None
+        self.is_whole = bool(asked.get("whole"))  # whoever plays it does not know what was said before
         self.messages: list[str] = []  # of this episode; shared with copies, which have the first n
         self.n = 0
         self.script: Script | None = None
@@ -279,7 +280,7 @@ class Play:
         if not self.is_script:
             return json.dumps(self.graph(self.argument), ensure_ascii=False)
         if self.script is None:
-            self.script = Script(self.cls, self.argument)
+            self.script = Script(self.cls, self.argument, self.is_whole)
         order = ""
         while self.n_fed < self.n:
             order = self.script.feed(self.messages[self.n_fed])

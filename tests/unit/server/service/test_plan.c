@@ -78,6 +78,15 @@ START_TEST(test_wrong)
         {ONE "  b: {task_world: chat, policy: often}\n",
          "tasks.b.policy: must be every, named, or a number n: each n-th text"},
         {ONE "  b: {task_world: chat, names: some}\n", "names: must be auto, always or never"},
+        {ONE "  b: {task_world: 'attached:'}\n",
+         "has no world 'attached:', only tell, echo, relay, "
+         "chat, attached:NAME"},
+        {ONE "  b: {task_world: 'attached:p', roles: []}\n", ":8: tasks.b: needs roles: a name"},
+        {ONE "  b: {task_world: 'attached:p', roles: [~]}\n",
+         "agents_required must give attached:NAME from 1 to 64 people, it gives 0"},
+        {ONE "  b: {task_world: 'attached:p', roles: [x], model: m}\n", "has keys of an agent"},
+        {ONE "  b: {task_world: 'attached:a name that is longer than thirty-two', roles: [x]}\n",
+         ":8: tasks.b: the world's name has more than 32 characters"},
         {ONE "opt: {passwort: x}\n", ":8: opt: there is no key 'passwort', did you mean "
                                      "'password'?"},
         {ONE "additional_args: {foo: x}\n", "remove it, or use one of page_id, load_model"},
@@ -113,6 +122,7 @@ START_TEST(test_defaults)
 {
     static const char yaml[] = ONE "    timeout: 0\n    agents_required: 0\n"
                                    "  b: {task_world: chat}\n"
+                                   "  c: {task_world: 'attached:w:a\"b:c', roles: [x]}\n"
                                    "opt: {debug: true, models: {m1: {model: x}, m2: }}\n"
                                    "additional_args: {page_id: 1}\n";
     struct service_plan *p;
@@ -125,6 +135,9 @@ START_TEST(test_defaults)
     ck_assert_uint_eq(p->grace_s, 120);
     ck_assert_str_eq(p->pools[1].model, "m1");
     ck_assert_str_eq(p->pools[1].agent_name, "m1");
+    ck_assert_str_eq(p->pools[2].model, "w");
+    ck_assert_str_eq(p->pools[2].system,
+                     "{\"argument\":\"a\\\"b:c\",\"script\":true,\"whole\":true}");
     ck_assert_uint_eq(p->n_ignored, 3);
     ck_assert_str_eq(p->ignored[0], "opt.debug");
     ck_assert_str_eq(p->ignored[1], "opt.models.m1");

@@ -12,7 +12,8 @@
  *   A@              it is not told where it is
  *   +30             seconds pass
  *   !               the agent fails
- *   *               the agent answers now
+ *   *               the agent answers now; * text: it answers this
+ *   ? text          the agent was asked this
  *   #               the process is killed, a later one has the journal, and people come back to it
  *
  * Each script is also played with a kill behind each of its lines, where its people may come back,
@@ -191,13 +192,15 @@ static const struct service_agents fake_agents = {.open = fake_open,
                                                   .forget = fake_forget,
                                                   .end = fake_end};
 
-static void agent_answers(void)
+/* answer "": what it answers by itself. */
+static void agent_answers(const char *answer)
 {
     char text[600];
 
     ck_assert_ptr_nonnull(only_agent);
     ck_assert(only_agent->is_asked);
-    (void)snprintf(text, sizeof(text), "re: %s", only_agent->asked);
+    (void)snprintf(text, sizeof(text), "%s%s", answer[0] == '\0' ? "re: " : answer + 1,
+                   answer[0] == '\0' ? only_agent->asked : "");
     only_agent->is_asked = false;
     service_answered(only_agent->scene, text);
 }
@@ -433,7 +436,11 @@ static void play_line(const char *line)
     if (line[0] == '+') {
         pass_s((unsigned)strtoul(line + 1, NULL, 10));
     } else if (line[0] == '*') {
-        agent_answers();
+        agent_answers(line + 1);
+    } else if (line[0] == '?') {
+        ck_assert_ptr_nonnull(only_agent);
+        ck_assert_msg(only_agent->is_asked && strcmp(only_agent->asked, line + 2) == 0,
+                      "%s: asked '%s'", line, only_agent->asked);
     } else if (line[0] == '!') {
         (void)error_set(&err, STATUS_UNAVAILABLE, "the device is gone");
         service_agent_failed(only_agent->scene, &err);
@@ -1136,7 +1143,7 @@ static enum status meet_once(void *arg)
         settle();
         now_us += 1000000;
         if (only_agent != NULL && only_agent->is_asked)
-            agent_answers();
+            agent_answers("");
     }
     service_peer_close(&peers[0]);
     service_peer_close(&peers[4]);
@@ -1345,6 +1352,108 @@ START_TEST(test_kept_bytes)
 }
 END_TEST
 
+#define BEGINS "? {\"do\":\"parley\"}\n"
+#define SAYS(who, text)                                                         \
+    "? {\"who\":\"" who "\",\"act\":{\"id\":\"" who "\",\"text\":\"" text "\"," \
+    "\"episode_done\":false}}\n"
+#define ASKS(hears, who) "* {\"hears\": [" hears "], \"then\": \"ask\", \"who\": \"" who "\"}"
+#define NOT_NOW " Please wait: it is not your turn. This message was not delivered.\n"
+#define SCRIPT                                                                               \
+    OWN "tasks:\n"                                                                           \
+        "  panel: {task_world: 'attached:panel:2', agents_required: 2, roles: [pro, con],\n" \
+        "          welcome: Welcome., closing: It is over.}\n"
+#define SCRIPT_MENU "Welcome. Choose what to do. [panel]\n"
+#define SCRIPT_BEGUN                                                         \
+    "A> hi\nA< " SCRIPT_MENU "A> panel\nB> hi\nB< " SCRIPT_MENU "B> panel\n" \
+    "A< Welcome.\nB< Welcome.\n" BEGINS
+
+/* A world of one's own says who may speak, who hears it, and when it ends. */
+START_TEST(test_script)
+{
+    run(SCRIPT,
+        SCRIPT_BEGUN "B> I first!\nB<" NOT_NOW /* it was not asked yet */
+            ASKS(
+                "[\"pro\", 0], [\"con\", 0]",
+                "pro") "\x01{\"text\": \"Begin.\"}\n"
+                       "A< Begin.\nB< Begin.\n"
+                       "B> Now?\nB<" NOT_NOW
+                       "A> tea\n" SAYS("pro", "tea") "A> and coffee\nA<" NOT_NOW ASKS(
+                           "[\"con\", 0]",
+                           "con") "\x01{\"id\": \"pro\", \"text\": \"tea\", \"quick_replies\": "
+                                  "[\"yes\", \"no\"]}\n"
+                                  "B< pro: tea [yes|no]\n"
+                                  "B> no\n" SAYS(
+                                      "con",
+                                      "no") "* {\"hears\": [[\"pro\", 0]], \"then\": "
+                                            "\"parley\"}\x01{\"id\": \"con\", \"text\": \"no\"}\n"
+                                            "A< con: no\n" BEGINS
+                                            "* {\"hears\": [[\"con\", 0]], \"then\": \"world\"}\x01"
+                                            "{\"text\": \"\", \"payload\": {\"type\": \"image\"}}\n"
+                                            "B<  {\"type\": \"image\"}\n"
+                                            "A< " SCRIPT_MENU "B< " SCRIPT_MENU);
+    ck_assert_ptr_nonnull(strstr(logged, "[[{\"id\": \"panel\", \"text\": \"Begin.\"}, {\"id\": "
+                                         "\"pro\", \"text\": \"tea\"}, {\"id\": \"con\", \"text\": "
+                                         "\"no\"}"));
+    run(SCRIPT, SCRIPT_BEGUN ASKS("", "pro") "\nA> exit\nB< It is over.\nA< " SCRIPT_MENU
+                                             "B< " SCRIPT_MENU);
+    run(SCRIPT, SCRIPT_BEGUN "B-\nA< It is over.\nA< " SCRIPT_MENU);
+}
+END_TEST
+
+/* An answer that makes no sense ends the task; a worker that is busy is asked again. */
+START_TEST(test_script_wrong)
+{
+    static const char *const wrong[] = {
+        "no JSON",
+        "[]",
+        "{}",
+        "{\"then\": \"dance\"}",
+        "{\"then\": 3}",
+        "{\"then\": \"ask\"}",
+        "{\"then\": \"ask\", \"who\": \"judge\"}",
+        "{\"then\": \"ask\", \"who\": 1}",
+        "{\"hears\": 1, \"then\": \"world\"}",
+        "{\"hears\": [1], \"then\": \"world\"}",
+        "{\"hears\": [[\"pro\"]], \"then\": \"world\"}",
+        "{\"hears\": [[\"pro\", \"con\"]], \"then\": \"world\"}",
+        "{\"hears\": [[\"pro\", 0]], \"then\": \"world\"}",
+        "{\"hears\": [[\"pro\", -1]], \"then\": \"world\"}\n{}",
+        "{\"hears\": [[\"judge\", 0]], \"then\": \"world\"}\n{}",
+        "{\"hears\": [[\"pro\", 0]], \"then\": \"world\"}\n{\"text\": 1}",
+        "{\"hears\": [[\"pro\", 0]], \"then\": \"world\"}\n{\"payload\": 1}",
+        "{\"hears\": [[\"pro\", 0]], \"then\": \"world\"}\n{\"quick_replies\": [1]}",
+        "{\"then\": \"world\"}\nno JSON",
+        "{\"then\": \"world\"}\n\n{}",
+    };
+    char line[200];
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        begin_plan(SCRIPT);
+        play(SCRIPT_BEGUN);
+        (void)snprintf(line, sizeof(line), "* %s", wrong[i]);
+        play_line(line);
+        play("A< Sorry, this world closed. Returning to overworld.\nA< " SCRIPT_MENU
+             "B< Sorry, this world closed. Returning to overworld.\nB< " SCRIPT_MENU);
+        end_plan();
+    }
+    begin_plan(SCRIPT);
+    play(SCRIPT_BEGUN);
+    for (size_t i = 0; i < 64; i++)
+        play("* {\"then\": \"parley\"}\n" BEGINS);
+    play("* {\"then\": \"parley\"}\nA< Sorry, this world closed. Returning to overworld.\n");
+    end_plan();
+    begin_plan(SCRIPT);
+    agent_status = STATUS_UNAVAILABLE;
+    agent_reason = REASON_MODEL_NOT_READY;
+    play("A> hi\nA< " SCRIPT_MENU "A> panel\nB> hi\nB< " SCRIPT_MENU "B> panel\nA< Welcome.\n");
+    agent_status = STATUS_OK;
+    play("A< The model is not ready. What was said is heard: do not repeat it, write again later, "
+         "or "
+         "EXIT to leave.\nA> again\nA<" NOT_NOW BEGINS);
+    end_plan();
+}
+END_TEST
+
 #define QUAD                                                                                 \
     OWN "tasks:\n"                                                                           \
         "  quad: {task_world: relay, agents_required: 4, timeout: 60, backup_task: alone,\n" \
@@ -1461,5 +1570,5 @@ SUITE_MAIN("server/service/service", test_overworld_demo, test_chatbot, test_def
            test_no_workers, test_own_worlds, test_left_out, test_listener, test_busy,
            test_backup_before, test_ready, test_full, test_payloads, test_bounds, test_not_durable,
            test_untaken, test_deadlines_go_on, test_left_meanwhile, test_full_disk, test_stop,
-           test_plan_changed, test_kept_bytes, test_places, test_places_kept, test_unread,
-           test_damaged, test_no_memory)
+           test_plan_changed, test_kept_bytes, test_script, test_script_wrong, test_places,
+           test_places_kept, test_unread, test_damaged, test_no_memory)
