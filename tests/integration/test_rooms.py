@@ -4,6 +4,7 @@ nothing, and what a client that breaks the rules is told.
 
 usage: test_rooms.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 import base64
+import concurrent.futures
 import hashlib
 import json
 import os
@@ -14,12 +15,14 @@ import socket
 import struct
 import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 
 import grpc
 
 import children
+from cable import Cable
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 from parley.v1 import rooms_pb2 as pb  # noqa: E402
@@ -76,6 +79,8 @@ class Socket:
                 return struct.unpack(">H", payload[:2])[0], payload[2:].decode()
             if first == TEXT:
                 return json.loads(payload)
+            if first == PING:
+                self.frame(PONG, payload)
 
     def expect(self, kind):
         frame = self.read()
@@ -181,6 +186,45 @@ def comes_back(parley):
     stranger = Socket(parley)
     stranger.send(hello={"token": "0" * 32})
     assert stranger.expect("error")["code"] == "NOT_FOUND" and stranger.read()[0] == 4003
+
+
+class Behind:
+    """The daemon, as it is reached by a cable."""
+
+    def __init__(self, cable):
+        self.http = cable.address
+
+
+def vanishes(parley):
+    """A peer whose network is gone without a word is away after 60 s of silence, and has its place when it comes back; nobody else notices. Returns
+    what sees the end of it: meanwhile other tests run."""
+    cable = Cable(parley.http)
+    ghost, ann = Socket(Behind(cable), "Ghost"), Socket(parley, "Ann")
+    ghost.join("net")
+    ann.join("net")
+    assert ghost.say("net", "here", 1) == 3
+    cable.allow(0)  # it hears nothing any more: no ping
+    begun = time.monotonic()
+    assert ann.say("net", "still there?", 1) == 4
+
+    def watch():
+        ann.until("member", lambda member: member["name"] == "Ghost" and member["presence"] == "ROOM_PRESENCE_AWAY")
+        return time.monotonic() - begun
+
+    watching = concurrent.futures.ThreadPoolExecutor(1).submit(watch)
+
+    def is_away():
+        assert 50 < watching.result(2 * children.PATIENCE) < 60 + children.PATIENCE
+        again = Socket(parley, token=ghost.welcome["token"])
+        assert again.join("net", afterSeq=3)["nextClientSeq"] == 2
+        assert entries(again.until("entry")) == [(4, "Ann", "SAID", "still there?")]
+        ann.until("member", lambda member: member["presence"] == "ROOM_PRESENCE_HERE")
+        cable.cut()
+        for one in ghost, again, ann:
+            one.close()
+        print("vanishes: good", flush=True)
+
+    return is_away
 
 
 def other_wires(parley):
@@ -607,12 +651,7 @@ def durable(parleyd, model, thinker, data):
             assert error.code == 404, error
 
 
-def main():
-    parleyd, write_tiny_model = sys.argv[1:3]
-    with children.Daemon(parleyd, "--http", "127.0.0.1:0") as parley:
-        for test in (talk, comes_back, other_wires, by_post, rules, agents, slow, crowd, full, stops):
-            test(parley)
-            print(f"{test.__name__}: good", flush=True)
+def kept(parleyd, write_tiny_model):
     with tempfile.TemporaryDirectory() as folder:
         apart(parleyd, folder)
         model = os.path.join(folder, "tiny.gguf")
@@ -622,6 +661,18 @@ def main():
             file.write(THINKER)
         children.run([write_tiny_model, thinker, "8192", "1", template], check=True)
         durable(parleyd, model, thinker, os.path.join(folder, "data"))
+
+
+def main():
+    parleyd, write_tiny_model = sys.argv[1:3]
+    with children.Daemon(parleyd, "--http", "127.0.0.1:0") as parley:
+        ghost_is_away = vanishes(parley)
+        for test in (talk, comes_back, other_wires, by_post, rules, agents, slow, crowd, full):
+            test(parley)
+            print(f"{test.__name__}: good", flush=True)
+        kept(parleyd, write_tiny_model)
+        ghost_is_away()
+        stops(parley)
     print("rooms: passed")
 
 
