@@ -480,6 +480,8 @@ static const struct autobahn {
     {"5.9", {F(MORE, "non-fin"), F(TEXT, "Hello")}, BROKEN},
     {"5.12", {F(LAST, "fin"), F(TEXT, "Hello")}, BROKEN},
     {"5.15", {F(TEXT_BEGUN, "a"), F(LAST, "b"), F(MORE, "c"), F(TEXT, "d")}, "text ab;" BROKEN},
+    {"5.16", {F(MORE, "c"), F(TEXT, "d"), F(MORE, "c"), F(TEXT, "d")}, BROKEN},
+    {"5.17", {F(LAST, "c"), F(TEXT, "d"), F(LAST, "c"), F(TEXT, "d")}, BROKEN},
     {"5.18", {F(TEXT_BEGUN, "a"), F(TEXT, "b")}, BROKEN},
     {"5.19",
      {F(TEXT_BEGUN, "a"), F(MORE, "b"), F(PING, "1"), F(MORE, "c"), F(PING, "2"), F(LAST, "d")},
@@ -498,17 +500,6 @@ static const struct autobahn {
       F(PING, "")},
      NOT_UTF8},
     {"6.4.1", {F(TEXT_BEGUN, "\xce\xba"), F(MORE, "\xf4\x90\x80\x80"), F(LAST, "z")}, NOT_UTF8},
-    {"6.5", {F(TEXT, "\xf4\x8f\xbf\xbf")}, "text \xf4\x8f\xbf\xbf;"},
-    {"6.6", {F(TEXT, "\xce")}, NOT_UTF8},
-    {"6.11", {F(TEXT, "\xf8\x88\x80\x80\x80")}, NOT_UTF8},
-    {"6.12", {F(TEXT, "\xf4\x90\x80\x80")}, NOT_UTF8},
-    {"6.14", {F(TEXT, "\x80")}, NOT_UTF8},
-    {"6.17", {F(TEXT, "\xc0\xaf")}, NOT_UTF8},
-    {"6.18", {F(TEXT, "\xe0\x9f\xbf")}, NOT_UTF8},
-    {"6.20", {F(TEXT, "\xed\xa0\x80")}, NOT_UTF8},
-    {"6.21", {F(TEXT, "\xed\xa0\x80\xed\xb0\x80")}, NOT_UTF8},
-    {"6.22", {F(TEXT, "\xef\xbf\xbe\xef\xbf\xbf")}, "text \xef\xbf\xbe\xef\xbf\xbf;"},
-    {"6.23", {F(TEXT, "\xef\xbf\xbd")}, "text \xef\xbf\xbd;"},
     {"7.1.1", {F(TEXT, "a"), F(CLOSE, "\x03\xe8")}, "text a;close 1000 ;"},
     {"7.1.2", {F(CLOSE, "\x03\xe8"), F(CLOSE, "\x03\xe8")}, "close 1000 ;"},
     {"7.1.3", {F(CLOSE, "\x03\xe8"), F(PING, "late")}, "close 1000 ;"},
@@ -524,19 +515,6 @@ static const struct autobahn {
     {"7.3.5", {F(CLOSE, "\x03\xe8" LONG_123)}, "close 1000 " LONG_123 ";"},
     {"7.3.6", {F(CLOSE, "\x03\xe8" LONG_123 "4")}, BROKEN},
     {"7.5.1", {F(CLOSE, "\x03\xe8\xed\xa0\x80")}, NOT_UTF8},
-    {"7.7.1", {F(CLOSE, "\x03\xe9")}, "close 1001 ;"},
-    {"7.7.2", {F(CLOSE, "\x03\xea")}, "close 1002 ;"},
-    {"7.7.5", {F(CLOSE, "\x03\xf0")}, "close 1008 ;"},
-    {"7.7.10", {F(CLOSE, "\x0b\xb8")}, "close 3000 ;"},
-    {"7.7.13", {F(CLOSE, "\x13\x87")}, "close 4999 ;"},
-    {"7.9.1", {F(CLOSE, "\x00\x00")}, BROKEN},
-    {"7.9.2", {F(CLOSE, "\x03\xe7")}, BROKEN},
-    {"7.9.3", {F(CLOSE, "\x03\xec")}, BROKEN},
-    {"7.9.4", {F(CLOSE, "\x03\xed")}, BROKEN},
-    {"7.9.5", {F(CLOSE, "\x03\xee")}, BROKEN},
-    {"7.9.7", {F(CLOSE, "\x04\x4c")}, BROKEN},
-    {"7.9.8", {F(CLOSE, "\x07\xd0")}, BROKEN},
-    {"7.13.1", {F(CLOSE, "\x13\x88")}, BROKEN},
     {"our end", {F(TEXT, "end"), F(TEXT, "late"), F(PING, "late")}, "close 4001 as was asked;"},
 };
 
@@ -552,6 +530,212 @@ START_TEST(test_autobahn)
         for (size_t k = 0; k < 8 && a->frames[k].payload != NULL; k++)
             add_frame(&frames, a->frames[k].first, a->frames[k].payload, a->frames[k].len);
         answer_however(a->number, HANDSHAKE, &frames, a->says);
+        buf_deinit(&frames);
+    }
+    close_front();
+}
+END_TEST
+
+#define GOOD(text) true, text, sizeof(text) - 1
+#define WRONG(text) false, text, sizeof(text) - 1
+
+/* 6.5 to 6.23: a text is UTF-8, or it is not. */
+static const struct utf8_case {
+    const char *number;
+    bool is_utf8;
+    const char *text;
+    size_t len;
+} utf8_cases[] = {
+    {"6.5.1", GOOD("\xce\xba\xcf\x8c\xcf\x83\xce\xbc\xce\xb5")},
+    {"6.6.1", WRONG("\xce")},
+    {"6.6.2", GOOD("\xce\xba")},
+    {"6.6.3", WRONG("\xce\xba\xcf")},
+    {"6.6.4", GOOD("\xce\xba\xcf\x8c")},
+    {"6.6.5", WRONG("\xce\xba\xcf\x8c\xcf")},
+    {"6.6.6", GOOD("\xce\xba\xcf\x8c\xcf\x83")},
+    {"6.6.7", WRONG("\xce\xba\xcf\x8c\xcf\x83\xce")},
+    {"6.6.8", GOOD("\xce\xba\xcf\x8c\xcf\x83\xce\xbc")},
+    {"6.6.9", WRONG("\xce\xba\xcf\x8c\xcf\x83\xce\xbc\xce")},
+    {"6.6.10", GOOD("\xce\xba\xcf\x8c\xcf\x83\xce\xbc\xce\xb5")},
+    {"6.7.1", GOOD("\x00")},
+    {"6.7.2", GOOD("\xc2\x80")},
+    {"6.7.3", GOOD("\xe0\xa0\x80")},
+    {"6.7.4", GOOD("\xf0\x90\x80\x80")},
+    {"6.8.1", WRONG("\xf8\x88\x80\x80\x80")},
+    {"6.8.2", WRONG("\xfc\x84\x80\x80\x80\x80")},
+    {"6.9.1", GOOD("\x7f")},
+    {"6.9.2", GOOD("\xdf\xbf")},
+    {"6.9.3", GOOD("\xef\xbf\xbf")},
+    {"6.9.4", GOOD("\xf4\x8f\xbf\xbf")},
+    {"6.10.1", WRONG("\xf7\xbf\xbf\xbf")},
+    {"6.10.2", WRONG("\xfb\xbf\xbf\xbf\xbf")},
+    {"6.10.3", WRONG("\xfd\xbf\xbf\xbf\xbf\xbf")},
+    {"6.11.1", GOOD("\xed\x9f\xbf")},
+    {"6.11.2", GOOD("\xee\x80\x80")},
+    {"6.11.3", GOOD("\xef\xbf\xbd")},
+    {"6.11.4", GOOD("\xf4\x8f\xbf\xbf")},
+    {"6.11.5", WRONG("\xf4\x90\x80\x80")},
+    {"6.12.1", WRONG("\x80")},
+    {"6.12.2", WRONG("\xbf")},
+    {"6.12.3", WRONG("\x80\xbf")},
+    {"6.12.4", WRONG("\x80\xbf\x80")},
+    {"6.12.5", WRONG("\x80\xbf\x80\xbf")},
+    {"6.12.6", WRONG("\x80\xbf\x80\xbf\x80")},
+    {"6.12.7", WRONG("\x80\xbf\x80\xbf\x80\xbf")},
+    {"6.12.8",
+     WRONG(
+         "\x80\x81\x82\x83\x84\x85\x86\x87\x88\x89\x8a\x8b\x8c\x8d\x8e\x8f\x90\x91\x92\x93\x94\x95"
+         "\x96\x97\x98\x99\x9a\x9b\x9c\x9d\x9e\x9f\xa0\xa1\xa2\xa3\xa4\xa5\xa6\xa7\xa8\xa9\xaa\xab"
+         "\xac\xad\xae\xaf\xb0\xb1\xb2\xb3\xb4\xb5\xb6\xb7\xb8\xb9\xba\xbb\xbc\xbd\xbe\xbf")},
+    {"6.13.1",
+     WRONG(
+         "\xc0\x20\xc1\x20\xc2\x20\xc3\x20\xc4\x20\xc5\x20\xc6\x20\xc7\x20\xc8\x20\xc9\x20\xca\x20"
+         "\xcb\x20\xcc\x20\xcd\x20\xce\x20\xcf\x20\xd0\x20\xd1\x20\xd2\x20\xd3\x20\xd4\x20\xd5\x20"
+         "\xd6\x20\xd7\x20\xd8\x20\xd9\x20\xda\x20\xdb\x20\xdc\x20\xdd\x20\xde\x20\xdf\x20")},
+    {"6.13.2", WRONG("\xe0\x20\xe1\x20\xe2\x20\xe3\x20\xe4\x20\xe5\x20\xe6\x20\xe7\x20\xe8\x20\xe9"
+                     "\x20\xea\x20\xeb\x20\xec\x20\xed\x20\xee\x20\xef\x20")},
+    {"6.13.3", WRONG("\xf0\x20\xf1\x20\xf2\x20\xf3\x20\xf4\x20\xf5\x20\xf6\x20\xf7\x20")},
+    {"6.13.4", WRONG("\xf8\x20\xf9\x20\xfa\x20\xfb\x20")},
+    {"6.13.5", WRONG("\xfc\x20\xfd\x20")},
+    {"6.14.1", WRONG("\xc0")},
+    {"6.14.2", WRONG("\xe0\x80")},
+    {"6.14.3", WRONG("\xf0\x80\x80")},
+    {"6.14.4", WRONG("\xf8\x80\x80\x80")},
+    {"6.14.5", WRONG("\xfc\x80\x80\x80\x80")},
+    {"6.14.6", WRONG("\xdf")},
+    {"6.14.7", WRONG("\xef\xbf")},
+    {"6.14.8", WRONG("\xf7\xbf\xbf")},
+    {"6.14.9", WRONG("\xfb\xbf\xbf\xbf")},
+    {"6.14.10", WRONG("\xfd\xbf\xbf\xbf\xbf")},
+    {"6.15.1", WRONG("\xc0\xe0\x80\xf0\x80\x80\xf8\x80\x80\x80\xfc\x80\x80\x80\x80\xdf\xef\xbf\xf7"
+                     "\xbf\xbf\xfb\xbf\xbf\xbf\xfd\xbf\xbf\xbf\xbf")},
+    {"6.16.1", WRONG("\xfe")},
+    {"6.16.2", WRONG("\xff")},
+    {"6.16.3", WRONG("\xfe\xfe\xff\xff")},
+    {"6.17.1", WRONG("\xc0\xaf")},
+    {"6.17.2", WRONG("\xe0\x80\xaf")},
+    {"6.17.3", WRONG("\xf0\x80\x80\xaf")},
+    {"6.17.4", WRONG("\xf8\x80\x80\x80\xaf")},
+    {"6.17.5", WRONG("\xfc\x80\x80\x80\x80\xaf")},
+    {"6.18.1", WRONG("\xc1\xbf")},
+    {"6.18.2", WRONG("\xe0\x9f\xbf")},
+    {"6.18.3", WRONG("\xf0\x8f\xbf\xbf")},
+    {"6.18.4", WRONG("\xf8\x87\xbf\xbf\xbf")},
+    {"6.18.5", WRONG("\xfc\x83\xbf\xbf\xbf\xbf")},
+    {"6.19.1", WRONG("\xc0\x80")},
+    {"6.19.2", WRONG("\xe0\x80\x80")},
+    {"6.19.3", WRONG("\xf0\x80\x80\x80")},
+    {"6.19.4", WRONG("\xf8\x80\x80\x80\x80")},
+    {"6.19.5", WRONG("\xfc\x80\x80\x80\x80\x80")},
+    {"6.20.1", WRONG("\xed\xa0\x80")},
+    {"6.20.2", WRONG("\xed\xad\xbf")},
+    {"6.20.3", WRONG("\xed\xae\x80")},
+    {"6.20.4", WRONG("\xed\xaf\xbf")},
+    {"6.20.5", WRONG("\xed\xb0\x80")},
+    {"6.20.6", WRONG("\xed\xbe\x80")},
+    {"6.20.7", WRONG("\xed\xbf\xbf")},
+    {"6.21.1", WRONG("\xed\xa0\x80\xed\xb0\x80")},
+    {"6.21.2", WRONG("\xed\xa0\x80\xed\xbf\xbf")},
+    {"6.21.3", WRONG("\xed\xad\xbf\xed\xb0\x80")},
+    {"6.21.4", WRONG("\xed\xad\xbf\xed\xbf\xbf")},
+    {"6.21.5", WRONG("\xed\xae\x80\xed\xb0\x80")},
+    {"6.21.6", WRONG("\xed\xae\x80\xed\xbf\xbf")},
+    {"6.21.7", WRONG("\xed\xaf\xbf\xed\xb0\x80")},
+    {"6.21.8", WRONG("\xed\xaf\xbf\xed\xbf\xbf")},
+    {"6.22.1", GOOD("\xef\xbf\xbe")},
+    {"6.22.2", GOOD("\xef\xbf\xbf")},
+    {"6.22.3", GOOD("\xf0\x9f\xbf\xbe")},
+    {"6.22.4", GOOD("\xf0\x9f\xbf\xbf")},
+    {"6.22.5", GOOD("\xf0\xaf\xbf\xbe")},
+    {"6.22.6", GOOD("\xf0\xaf\xbf\xbf")},
+    {"6.22.7", GOOD("\xf0\xbf\xbf\xbe")},
+    {"6.22.8", GOOD("\xf0\xbf\xbf\xbf")},
+    {"6.22.9", GOOD("\xf1\x8f\xbf\xbe")},
+    {"6.22.10", GOOD("\xf1\x8f\xbf\xbf")},
+    {"6.22.11", GOOD("\xf1\x9f\xbf\xbe")},
+    {"6.22.12", GOOD("\xf1\x9f\xbf\xbf")},
+    {"6.22.13", GOOD("\xf1\xaf\xbf\xbe")},
+    {"6.22.14", GOOD("\xf1\xaf\xbf\xbf")},
+    {"6.22.15", GOOD("\xf1\xbf\xbf\xbe")},
+    {"6.22.16", GOOD("\xf1\xbf\xbf\xbf")},
+    {"6.22.17", GOOD("\xf2\x8f\xbf\xbe")},
+    {"6.22.18", GOOD("\xf2\x8f\xbf\xbf")},
+    {"6.22.19", GOOD("\xf2\x9f\xbf\xbe")},
+    {"6.22.20", GOOD("\xf2\x9f\xbf\xbf")},
+    {"6.22.21", GOOD("\xf2\xaf\xbf\xbe")},
+    {"6.22.22", GOOD("\xf2\xaf\xbf\xbf")},
+    {"6.22.23", GOOD("\xf2\xbf\xbf\xbe")},
+    {"6.22.24", GOOD("\xf2\xbf\xbf\xbf")},
+    {"6.22.25", GOOD("\xf3\x8f\xbf\xbe")},
+    {"6.22.26", GOOD("\xf3\x8f\xbf\xbf")},
+    {"6.22.27", GOOD("\xf3\x9f\xbf\xbe")},
+    {"6.22.28", GOOD("\xf3\x9f\xbf\xbf")},
+    {"6.22.29", GOOD("\xf3\xaf\xbf\xbe")},
+    {"6.22.30", GOOD("\xf3\xaf\xbf\xbf")},
+    {"6.22.31", GOOD("\xf3\xbf\xbf\xbe")},
+    {"6.22.32", GOOD("\xf3\xbf\xbf\xbf")},
+    {"6.22.33", GOOD("\xf4\x8f\xbf\xbe")},
+    {"6.22.34", GOOD("\xf4\x8f\xbf\xbf")},
+    {"6.23.1", GOOD("\xef\xbf\xb9")},
+    {"6.23.2", GOOD("\xef\xbf\xba")},
+    {"6.23.3", GOOD("\xef\xbf\xbb")},
+    {"6.23.4", GOOD("\xef\xbf\xbc")},
+    {"6.23.5", GOOD("\xef\xbf\xbd")},
+    {"6.23.6", GOOD("\xef\xbf\xbe")},
+    {"6.23.7", GOOD("\xef\xbf\xbf")},
+};
+
+/* Each in one frame, and each byte in a frame of its own. */
+START_TEST(test_utf8)
+{
+    open_front();
+    for (size_t i = 0; i < sizeof(utf8_cases) / sizeof(utf8_cases[0]); i++) {
+        const struct utf8_case *c = &utf8_cases[i];
+        struct buf frames, expected;
+
+        buf_init(&expected, SAID_MAX_BYTES);
+        ck_assert_int_eq(buf_append_text(&expected, c->is_utf8 ? "text " : NOT_UTF8), STATUS_OK);
+        if (c->is_utf8) {
+            ck_assert_int_eq(buf_append(&expected, c->text, c->len), STATUS_OK);
+            ck_assert_int_eq(buf_append_text(&expected, ";"), STATUS_OK);
+        }
+        buf_init(&frames, SAID_MAX_BYTES);
+        add_frame(&frames, TEXT, c->text, c->len);
+        answer_however(c->number, HANDSHAKE, &frames, expected.data);
+        buf_clear(&frames);
+        for (size_t at = 0; at < c->len; at++)
+            add_frame(&frames, at == 0 ? TEXT_BEGUN : MORE, c->text + at, 1);
+        add_frame(&frames, LAST, "", 0);
+        answer_however(c->number, HANDSHAKE, &frames, expected.data);
+        buf_deinit(&frames);
+        buf_deinit(&expected);
+    }
+    close_front();
+}
+END_TEST
+
+/* 7.7, 7.9 and 7.13: codes of a close frame, which is answered with the same one, or is wrong. */
+START_TEST(test_codes)
+{
+    static const struct {
+        unsigned code;
+        bool is_wrong;
+    } codes[] = {{1000, false}, {1001, false}, {1002, false}, {1003, false}, {1007, false},
+                 {1008, false}, {1009, false}, {1010, false}, {1011, false}, {3000, false},
+                 {3999, false}, {4000, false}, {4999, false}, {0, true},     {999, true},
+                 {1004, true},  {1005, true},  {1006, true},  {1016, true},  {1100, true},
+                 {2000, true},  {2999, true},  {5000, true},  {65535, true}};
+    char expected[80];
+
+    open_front();
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        const char payload[2] = {(char)(codes[i].code >> 8), (char)codes[i].code};
+        struct buf frames;
+
+        buf_init(&frames, SAID_MAX_BYTES);
+        add_frame(&frames, CLOSE, payload, sizeof(payload));
+        (void)snprintf(expected, sizeof(expected), "close %u ;", codes[i].code);
+        answer_however("a code", HANDSHAKE, &frames, codes[i].is_wrong ? BROKEN : expected);
         buf_deinit(&frames);
     }
     close_front();
@@ -838,6 +1022,6 @@ START_TEST(test_no_memory)
 }
 END_TEST
 
-SUITE_MAIN("server/http/websocket", test_handshake, test_other_versions, test_autobahn,
-           test_lengths, test_refused_frames, test_pings, test_first_message, test_lingers,
-           test_takes_nothing, test_drain, test_no_memory)
+SUITE_MAIN("server/http/websocket", test_handshake, test_other_versions, test_autobahn, test_utf8,
+           test_codes, test_lengths, test_refused_frames, test_pings, test_first_message,
+           test_lingers, test_takes_nothing, test_drain, test_no_memory)
