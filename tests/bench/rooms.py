@@ -2,11 +2,12 @@
 """Rooms under load: N WebSocket users at once, in rooms of two with the agent echo, five turns each; each user's connection is cut once,
 in the midst of a turn, and comes back with its token and the last seq that it had. Every room's log is then compared: nothing lost, mixed or
 doubled. Relay is the time from a user's say until the other user has the entry; beside it is the round trip of a bare echo program on the
-same library (wslay), with as many connections and messages at the same pace, by the same client.
+same library (wslay), with as many connections and messages at the same pace, by the same client. With --service the users are the chat service's:
+each answers a form, waits in a pool, and has five turns with another and the agent echo; it is away once while the other one speaks.
 
 Limits: one machine; the client is one process of Python, whose own time is part of both figures; daemon and client share the processors.
 
-usage: rooms.py BUILD MODEL [--users N] [--seconds S] [--json]"""
+usage: rooms.py BUILD MODEL [--users N] [--seconds S] [--data] [--service] [--json]"""
 import argparse
 import asyncio
 import json
@@ -16,6 +17,7 @@ import resource
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
@@ -23,19 +25,31 @@ import children  # noqa: E402
 
 N_TURNS = 5
 AT_ONCE = 200  # connections that are being made
-UPGRADE = ("GET /v1/rooms/socket HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-           "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: parley.rooms.v1\r\n\r\n")
+UPGRADE = ("GET {} HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+           "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: {}\r\n\r\n")
+ROOMS, SERVICE = ("/v1/rooms/socket", "parley.rooms.v1"), ("/websocket", "parley.service.v1")
+PLAN = """
+world_module: parley.worlds
+overworld: menu
+task_name: bench
+max_workers: 1
+grace: 600
+tasks:
+  talk: {onboard_world: form, ask: [{key: name, text: Who?}], task_world: chat, agents_required: 2, model: echo, welcome: "Speak, {name}.",
+         names: always, timeout: 3000, notice: 3000}
+"""
 
 
 class Socket(asyncio.Protocol):
     """A WebSocket: text frames go to `take`. Its masks are zero, which RFC 6455 allows a server not to notice."""
 
-    def __init__(self, host, take):
-        self.host, self.take, self.rest, self.is_open = host, take, b"", asyncio.get_running_loop().create_future()
+    def __init__(self, host, take, route):
+        self.host, self.take, self.route, self.rest, self.is_open = host, take, route, b"", asyncio.get_running_loop().create_future()
+        self.is_closed = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport):
         self.transport = transport
-        transport.write(UPGRADE.format(self.host).encode())
+        transport.write(UPGRADE.format(self.route[0], self.host, self.route[1]).encode())
 
     def connection_lost(self, error):
         if not self.is_open.done():
@@ -60,6 +74,8 @@ class Socket(asyncio.Protocol):
                 break
             if rest[at] == 0x81:
                 self.take(rest[begin:begin + size])
+            elif rest[at] == 0x88:  # close
+                self.is_closed.set_result(None)
             elif rest[at] == 0x89:  # ping
                 self.transport.write(b"\x8a\x80\0\0\0\0")
             at = begin + size
@@ -70,38 +86,31 @@ class Socket(asyncio.Protocol):
         self.transport.write(b"\x81" + (bytes([0x80 | size]) if size < 126 else b"\xfe" + struct.pack(">H", size)) + b"\0\0\0\0" + text)
 
 
-async def opened(host, take):
+async def opened(host, take, route=ROOMS):
     address, port = host.rsplit(":", 1)
-    _, socket = await asyncio.get_running_loop().create_connection(lambda: Socket(host, take), address, int(port))
+    _, socket = await asyncio.get_running_loop().create_connection(lambda: Socket(host, take, route), address, int(port))
     await socket.is_open
     return socket
 
 
-class User:
-    """A person in a room, across its two connections."""
+class Client:
+    """A person across its two connections."""
+
+    route = ROOMS
 
     def __init__(self, host, room, name, gate):
         self.host, self.room, self.name, self.gate = host, room, name, gate
-        self.token, self.log, self.waiting, self.socket, self.arrived = "", [], [], None, {}
+        self.log, self.waiting, self.socket, self.arrived = [], [], None, {}
 
-    async def connect(self):
+    async def open(self):
         async with self.gate:
-            self.socket = await opened(self.host, self.take)
-        self.send(hello={"token": self.token} if self.token else {"name": self.name})
-        self.send(join={"room": self.room, "afterSeq": self.log[-1]["seq"] if self.log else 0})
+            self.socket = await opened(self.host, self.take, self.route)
 
     def send(self, **frame):
         self.socket.send(json.dumps(frame).encode())
 
     def take(self, text):
-        frame = json.loads(text)
-        if "welcome" in frame:
-            self.token = frame["welcome"]["token"]
-        elif "entry" in frame:
-            self.log.append(frame["entry"])
-            self.arrived[frame["entry"].get("text", "")] = time.monotonic()
-        elif "error" in frame:
-            raise AssertionError((self.room, self.name, frame))
+        self.took(json.loads(text))
         for wanted, future in self.waiting:
             if not future.done() and wanted():
                 future.set_result(None)
@@ -116,6 +125,59 @@ class User:
     def cut(self):
         self.socket.take = lambda text: None  # what was under way is lost
         self.socket.transport.abort()
+
+
+class User(Client):
+    """A person in a room."""
+
+    token = ""
+
+    async def connect(self):
+        await self.open()
+        self.send(hello={"token": self.token} if self.token else {"name": self.name})
+        self.send(join={"room": self.room, "afterSeq": self.log[-1]["seq"] if self.log else 0})
+
+    def took(self, frame):
+        if "welcome" in frame:
+            self.token = frame["welcome"]["token"]
+        elif "entry" in frame:
+            self.log.append(frame["entry"])
+            self.arrived[frame["entry"].get("text", "")] = time.monotonic()
+        elif "error" in frame:
+            raise AssertionError((self.room, self.name, frame))
+
+
+class Visitor(Client):
+    """A person of the chat service."""
+
+    route, place = SERVICE, ""
+
+    def say(self, text):
+        self.send(text=text, id=f"the secret of {self.name}")
+
+    def took(self, frame):
+        if "moved" in frame:
+            self.place = frame["moved"]["to"]
+        elif "text" in frame:
+            self.log.append(frame["text"])
+            self.arrived[frame["text"]] = time.monotonic()
+
+    async def leave(self):
+        """What is told from now on waits for the next connection; what is on its way to one that breaks is lost, as the service says."""
+        self.socket.transport.write(b"\x88\x80\0\0\0\0")
+        await asyncio.wait_for(self.socket.is_closed, 120)
+        self.socket.transport.abort()
+
+    async def told(self, text):
+        await self.until(lambda: self.log and self.log[-1].startswith(text))
+        self.log.clear()
+
+    async def to_pool(self):
+        await self.open()
+        self.say("hello")
+        await self.told("Welcome.")
+        self.say("talk")
+        await self.told("Who?")
 
 
 async def room_of_two(users, pace, relays, chance):
@@ -181,6 +243,61 @@ async def in_rooms(daemon, n_users, pace):
             "bytes_per_user_at_the_end": (ended - before) / n_users}
 
 
+async def talk_of_two(users, pace, relays, chance):
+    drops = [chance.randrange(N_TURNS - 1), chance.randrange(N_TURNS)]  # it comes back with what it says next
+    n_said, is_here = 0, [True, True]
+    for turn in range(N_TURNS):
+        for side, user in enumerate(users):
+            other = users[1 - side]
+            await asyncio.sleep(chance.random() * pace)
+            text = f"{user.name} {turn}"
+            if not is_here[side]:
+                await user.open()
+                is_here[side] = True
+            if drops[1 - side] == turn:  # the other one is away meanwhile
+                await other.leave()
+                is_here[1 - side] = False
+            begun = time.monotonic()
+            user.say(text)
+            n_said += 1
+            for one, here in (user, is_here[side]), (other, is_here[1 - side]):
+                if here:
+                    await one.until(lambda one=one, n_said=n_said: sum(t.startswith("echo: ") for t in one.log) == n_said)
+            if is_here[1 - side]:
+                relays.append(other.arrived[f"{user.name}: {text}"] - begun)
+
+
+def judge_talk(users):
+    for side, user in enumerate(users):
+        wanted = [f"{one.name}: {one.name} {turn}" for turn in range(N_TURNS) for one in users]
+        theirs = [text for text in wanted if text.startswith(users[1 - side].name + ":")]
+        echoes = [text for text in user.log if text.startswith("echo: ")]
+        if [text for text in user.log if text not in echoes] != theirs or echoes != [f"echo: {text}" for text in wanted]:
+            return f"{user.name} has {user.log}"
+    return None
+
+
+async def in_service(daemon, n_users, pace):
+    gate, chance = asyncio.Semaphore(AT_ONCE), random.Random(52)
+    before, begun, relays = resident(daemon.process.pid), time.monotonic(), []
+    people = [Visitor(daemon.http, "", f"p{i}", gate) for i in range(n_users)]
+    await asyncio.gather(*(one.to_pool() for one in people))
+    pairs = list(zip(people[::2], people[1::2]))
+    for ann, bob in pairs:  # one pair after the other, so that who is with whom is known
+        ann.say(ann.name)
+        await ann.until(lambda ann=ann: ann.place == "waiting")
+        bob.say(bob.name)
+        await asyncio.gather(*(one.told(f"Speak, {one.name}.") for one in (ann, bob)))
+    entered, joined_s = resident(daemon.process.pid), time.monotonic() - begun
+    await asyncio.gather(*(talk_of_two(pair, pace, relays, random.Random(chance.random())) for pair in pairs))
+    ended = resident(daemon.process.pid)
+    faults = [f for f in map(judge_talk, pairs) if f is not None]
+    for one in people:
+        one.socket.transport.abort()
+    return {"users": n_users, "entered_s": joined_s, "faults": faults, "relays": sorted(relays), "bytes_per_user": (entered - before) / n_users,
+            "bytes_per_user_at_the_end": (ended - before) / n_users}
+
+
 async def bare(host, pid, n_users, pace):
     gate, times = asyncio.Semaphore(AT_ONCE), []
 
@@ -214,11 +331,13 @@ def at(times, part):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage="rooms.py BUILD MODEL [--users N] [--seconds S] [--json]")
+    parser = argparse.ArgumentParser(usage="rooms.py BUILD MODEL [--users N] [--seconds S] [--data] [--service] [--json]")
     parser.add_argument("build")
     parser.add_argument("model")
     parser.add_argument("--users", type=int, default=5000)
     parser.add_argument("--seconds", type=float, default=60, help="about how long the turns take")
+    parser.add_argument("--data", action="store_true", help="keep the rooms in a journal, in a new folder")
+    parser.add_argument("--service", action="store_true", help="by the chat service, with a form and a pool")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     n_users, pace = args.users // 2 * 2, args.seconds / N_TURNS
@@ -227,8 +346,14 @@ def main():
     if hard < wanted:
         sys.exit(f"rooms: {wanted} descriptors are needed, the limit is {hard}: ulimit -n {wanted}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
-    with children.Daemon(os.path.join(args.build, "parleyd"), "--http", "127.0.0.1:0", "--max-peer-connections", str(2 * n_users)) as daemon:
-        got = asyncio.run(in_rooms(daemon, n_users, pace))
+    with tempfile.TemporaryDirectory() as folder:
+        flags = ["--data", os.path.join(folder, "data")] if args.data else []
+        if args.service:
+            flags += ["--service", os.path.join(folder, "service.yaml")]
+            with open(flags[-1], "w", encoding="utf-8") as file:
+                file.write(PLAN)
+        with children.Daemon(os.path.join(args.build, "parleyd"), "--http", "127.0.0.1:0", "--max-peer-connections", str(2 * n_users), *flags) as daemon:
+            got = asyncio.run((in_service if args.service else in_rooms)(daemon, n_users, pace))
     echo = children.start([os.path.join(args.build, "tests/bench/ws_echo")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     floor, floor_bytes = asyncio.run(bare(f"127.0.0.1:{int(echo.stdout.readline())}", echo.pid, n_users, pace / 2))
     echo.stdin.close()
@@ -240,8 +365,8 @@ def main():
     if args.json:
         print(json.dumps(figures))
     else:
-        print(f"{n_users} WebSocket users in {n_users // 2} rooms with echo, all in after {got['entered_s']:.1f} s; {N_TURNS} turns each, each cut off once: "
-              f"{len(got['faults'])} rooms with a message lost, mixed or doubled")
+        print(f"{n_users} WebSocket users in {n_users // 2} {'talks' if args.service else 'rooms'} with echo, all in after {got['entered_s']:.1f} s; {N_TURNS} turns each, each cut off once: "
+              f"{len(got['faults'])} of them with a message lost, mixed or doubled")
         print(f"memory: {got['bytes_per_user'] / 1024:.1f} KiB a user with the room and its agent, {got['bytes_per_user_at_the_end'] / 1024:.1f} at the end; "
               f"a bare echo on wslay {floor_bytes / 1024:.1f}")
         print(f"relay: p50 {figures['relay_ms']['p50']:.2f} ms, p99 {figures['relay_ms']['p99']:.2f}; the bare echo: p50 {figures['echo_ms']['p50']:.2f}, "
