@@ -165,11 +165,11 @@ static enum status lm_render(const struct agent *a, const struct message *messag
     if (rc != STATUS_OK)
         return rc;
     arena_init(&arena, SIZE_MAX);
-    rc = lm_fit_messages(&in.messages, m, messages, n, &arena, err);
+    rc = lm_fit_messages(&in.messages, &in.n_messages, m, messages, &arena, err);
     if (rc == STATUS_OK)
         rc = lm_needs_whole(m, messages, n, tools, variables)
                  ? chat_prompter_render(m->prompter, &in, NULL, 0, &ignored, ids, err)
-                 : render_parts(m, in.messages, n, is_replied, ids, err);
+                 : render_parts(m, in.messages, in.n_messages, is_replied, ids, err);
     arena_deinit(&arena);
     return rc;
 }

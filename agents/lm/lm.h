@@ -56,6 +56,10 @@ struct lm {
     /* NULL: the template is rendered in parts always; else with tools whole. */
     struct chat_prompter *prompter;
     struct reply_format format;
+    /* What the template does not take (messages.c): a system message; one that is not the first;
+     * two messages of the user's in a row. Such messages become the user's, and join what is before
+     * them. */
+    bool joins_system, joins_late_system, joins_users;
     /* The texts around reasoning, as ids (reasoning.c); empty: nothing is written. */
     struct buf reasoning_ids[N_REASONING_TEXTS];
     /* Control tokens that are part of a reply's text: the first n_thought_marks always, the others
@@ -255,19 +259,23 @@ static inline bool lm_remembers(const struct lm *m)
     return m->prompter != NULL;
 }
 
-/* reply.c */
-/* Finds how the model writes calls and thoughts, by its template text; NULL: it has none. */
-enum status lm_format_open(struct lm *m, const char *text, size_t len,
-                           struct error *err) MUST_CHECK;
-/* The messages as the model's template takes them: without tools of its own, calls are text and
- * their results are the user's. *out is messages itself, or lies in arena. */
-enum status lm_fit_messages(const struct message **out, const struct lm *m,
-                            const struct message *messages, size_t n, struct arena *arena,
+/* messages.c */
+/* Tries what the model's template takes. */
+enum status lm_messages_open(struct lm *m, struct error *err) MUST_CHECK;
+/* The *n messages as the model's template takes them, *n of them: without tools of its own, calls
+ * are text and their results are the user's. *out is messages itself, or lies in arena. */
+enum status lm_fit_messages(const struct message **out, size_t *n, const struct lm *m,
+                            const struct message *messages, struct arena *arena,
                             struct error *err) MUST_CHECK;
 /* Whether a prompt with these messages, tools and variables is rendered whole by the model's
  * template. */
 bool lm_needs_whole(const struct lm *m, const struct message *messages, size_t n, struct text tools,
                     struct text variables);
+
+/* reply.c */
+/* Finds how the model writes calls and thoughts, by its template text; NULL: it has none. */
+enum status lm_format_open(struct lm *m, const char *text, size_t len,
+                           struct error *err) MUST_CHECK;
 /* A completed turn's messages and reply into the clone's history. The reply is all that was
  * generated but what ended it, since stop texts belong to the conversation, too. */
 enum status lm_remember(struct lm_clone *c, const struct agent_turn *turn,

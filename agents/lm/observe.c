@@ -211,7 +211,7 @@ static enum status render_whole(const struct lm_clone *c, const struct observati
     if (h->n != 0)
         memcpy(all + at, h->messages, h->n * sizeof(*all));
     memcpy(all + at + h->n, seen->messages, seen->n_messages * sizeof(*all));
-    rc = lm_fit_messages(&in.messages, m, all, n, arena, err);
+    rc = lm_fit_messages(&in.messages, &in.n_messages, m, all, arena, err);
     if (rc == STATUS_OK)
         rc = chat_prompter_render(m->prompter, &in, c->ids, c->n_ids, &n_kept, ids, err);
     if (rc == STATUS_OK)
@@ -239,7 +239,7 @@ static enum status lm_observe_render(const struct lm_clone *c, const struct obse
 {
     struct lm *m = lm_observe_lm_of(c);
     const struct message *messages, *first;
-    size_t i = 0;
+    size_t i = 0, n = seen->n_messages;
     enum status rc = STATUS_OK;
 
     *ret_system = NULL;
@@ -250,7 +250,7 @@ static enum status lm_observe_render(const struct lm_clone *c, const struct obse
         return render_plain(c, seen, ids, err);
     if (turn_is_whole(c, seen))
         return render_whole(c, seen, arena, ret_n_kept, ids, err);
-    rc = lm_fit_messages(&messages, m, seen->messages, seen->n_messages, arena, err);
+    rc = lm_fit_messages(&messages, &n, m, seen->messages, arena, err);
     if (rc != STATUS_OK)
         return rc;
     first = &messages[0];
@@ -266,7 +266,7 @@ static enum status lm_observe_render(const struct lm_clone *c, const struct obse
             buf_append(ids, (*ret_system)->ids, (*ret_system)->n_ids * sizeof(int32_t)) != 0)
             rc = error_no_memory(err, ids->len, "a prompt");
     }
-    for (; rc == STATUS_OK && i < seen->n_messages; i++)
+    for (; rc == STATUS_OK && i < n; i++)
         rc = chat_template_message(m->template, &messages[i], ids, NULL, err);
     if (rc == STATUS_OK)
         rc = chat_template_reply_start(m->template, ids, NULL, err);

@@ -151,66 +151,9 @@ enum status lm_format_open(struct lm *m, const char *text, size_t len, struct er
         rc = find_begin(m, (enum thinking)i, err);
     if (rc == STATUS_OK)
         rc = find_names(m, err);
-    return rc == STATUS_OK ? lm_reasoning_open(m, err) : rc;
-}
-
-/* --- messages --- */
-
-static enum status fit_message(struct message *m, struct arena *arena, struct error *err)
-{
-    struct buf text;
-    enum status rc;
-
-    if (m->role == ROLE_TOOL)
-        m->role = ROLE_USER;
-    if (m->more_len == 0)
-        return STATUS_OK;
-    buf_init(&text, SIZE_MAX);
-    rc = buf_append(&text, m->text, m->len);
     if (rc == STATUS_OK)
-        rc = message_extras_calls_text(&text, m);
-    m->more_len = 0;
-    m->text =
-        rc == STATUS_OK ? arena_strndup(arena, text.len == 0 ? "" : text.data, text.len) : NULL;
-    m->len = text.len;
-    buf_deinit(&text);
-    return m->text != NULL ? STATUS_OK : error_no_memory(err, m->len, "a message");
-}
-
-enum status lm_fit_messages(const struct message **out, const struct lm *m,
-                            const struct message *messages, size_t n, struct arena *arena,
-                            struct error *err)
-{
-    struct message *fit;
-    bool is_fit = true;
-
-    for (size_t i = 0; i < n && !m->format.takes_tools; i++)
-        is_fit = is_fit && messages[i].more_len == 0 && messages[i].role != ROLE_TOOL;
-    if (is_fit) {
-        *out = messages;
-        return STATUS_OK;
-    }
-    fit = arena_alloc(arena, n, sizeof(*fit));
-    if (fit == NULL)
-        return error_no_memory(err, n * sizeof(*fit), "a prompt");
-    memcpy(fit, messages, n * sizeof(*fit));
-    for (size_t i = 0; i < n; i++)
-        if (fit_message(&fit[i], arena, err) != STATUS_OK)
-            return err->status;
-    *out = fit;
-    return STATUS_OK;
-}
-
-bool lm_needs_whole(const struct lm *m, const struct message *messages, size_t n, struct text tools,
-                    struct text variables)
-{
-    bool needs =
-        m->template == NULL ||
-        (m->prompter != NULL && (tools.len > 0 || chat_prompter_uses_any(m->prompter, variables)));
-
-    for (size_t i = 0; !needs && m->prompter != NULL && i < n; i++)
-        needs = messages[i].more_len > 0 || messages[i].role == ROLE_TOOL;
-    return needs;
+        rc = lm_messages_open(m, err);
+    return rc == STATUS_OK ? lm_reasoning_open(m, err) : rc;
 }
 
 /* --- what is remembered --- */

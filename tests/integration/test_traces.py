@@ -30,6 +30,10 @@ TRACES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../bench/trac
 WORDS_KEPT, TOOLS_KEPT = 300, 3  # characters of a program's own text, and tools, where prompts are cut
 CHECKS = {"/v1/messages": anthropic.types.beta.BetaRawMessageStreamEvent, "/v1/responses": openai.types.responses.ResponseStreamEvent,
           "/v1/chat/completions": openai.types.chat.ChatCompletionChunk}
+# As of families whose templates refuse what most take.
+STRICT = HERMES.replace("{% for message in messages %}", "{% for message in messages %}{% if message.role == 'system' and not loop.first %}"
+                        "{{ raise_exception('System message must be at the beginning.') }}{% elif message.role == 'user' and not loop.first and "
+                        "messages[loop.index0 - 1].role in ('user', 'tool') %}{{ raise_exception('roles must alternate') }}{% endif %}")
 SAY = [{"role": "user", "content": "hello there"}]
 
 
@@ -156,10 +160,11 @@ def replayed(parleyd, plugin):
 def cut(value, key=""):
     """The body with the program's own long texts cut."""
     if isinstance(value, dict):
-        return {k: cut(v[:TOOLS_KEPT] if k == "tools" else v, k) for k, v in value.items()}
+        said = "system " if value.get("role") == "system" else ""  # the same text, as blocks and not
+        return {k: cut(v[:TOOLS_KEPT] if k == "tools" else v, said + k) for k, v in value.items()}
     if isinstance(value, list):
         return [cut(one, key) for one in value]
-    return value[:WORDS_KEPT] if isinstance(value, str) and key in ("text", "description", "instructions") else value
+    return value[:WORDS_KEPT] if isinstance(value, str) and key in ("text", "description", "instructions", "system content") else value
 
 
 def usage_of(reply):
@@ -204,6 +209,16 @@ def billing(http):
     said = [{"model": "tiny", "max_tokens": 4, "temperature": 0, "system": [note(f"cch={i}"), {"type": "text", "text": "Be brief. " * 20}], "messages": SAY} for i in range(2)]
     first, second = (answer(http, "/v1/messages", body) for body in said)
     assert first["content"] == second["content"] and second["usage"]["cache_read_input_tokens"] > 100, second
+
+
+def strict(http):
+    """What each agent sends is read by templates that take one system message, at the head, and roles that alternate."""
+    for name in ("codex", "claude", "aider", "openai-agents"):
+        for one in {one["path"]: one for one in recorded(name)}.values():
+            body = {k: v[:1] if k == "tools" else v for k, v in cut(one["body"]).items() if k not in ("thinking", "output_config", "reasoning")}
+            most = "max_output_tokens" if one["path"].endswith("responses") else "max_tokens"
+            status, _, said = post(http, one["path"], {**body, "model": "strict", "stream": False, most: 1}, **one["headers"])
+            assert status == 200, (name, said[:500])
 
 
 def full(http):
@@ -334,8 +349,8 @@ def main():
         short = model("short", HERMES, "256")
         run(lengths, parleyd, short, short)
         with harness.Parleyd(parleyd, "--model", f"tiny={model('tiny', HERMES, '8192')}", "--model", f"switch={model('switch', SWITCH, '8192')}",
-                             "--http", "127.0.0.1:0") as parley:
-            for test in (billing, full, thoughts):
+                             "--model", f"strict={model('strict', STRICT, '32768')}", "--http", "127.0.0.1:0") as parley:
+            for test in (billing, strict, full, thoughts):
                 run(test, parley.http)
 
 

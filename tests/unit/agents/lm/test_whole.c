@@ -23,10 +23,10 @@ static const char forgetful[] =
     "{% set a = 1 %}" EACH
     "{% if message.role == 'assistant' and not loop.last %}{{ '<|im_start|>assistant\\n' + "
     "message.content[:2] + '<|im_end|>\\n' }}{% else %}" MESSAGE "{% endif %}" END;
-static const char strict[] =
-    "{% set a = 1 %}" EACH
-    "{% if message.role == 'system' %}{{ raise_exception('System role not supported') }}"
-    "{% endif %}" MESSAGE END;
+#define REFUSES(what, why)                                             \
+    "{% set a = 1 %}" EACH "{% if " what " %}{{ raise_exception('" why \
+    "') }}{% endif %}" MESSAGE END
+static const char strict[] = REFUSES("message.content == 'forbidden'", "no such message");
 
 static struct agent *open_with(const char *template)
 {
@@ -178,10 +178,10 @@ START_TEST(messages_are_saved)
 }
 END_TEST
 
-static enum status observe_system(struct clone *c)
+static enum status observe_system(struct clone *c, const char *text)
 {
-    static const struct message messages[] = {
-        {.role = ROLE_SYSTEM, .text = "Be brief.", .len = 9},
+    const struct message messages[] = {
+        {.role = ROLE_SYSTEM, .text = text, .len = strlen(text)},
         {.role = ROLE_USER, .text = "Hi", .len = 2},
     };
     const struct sampling s = brief();
@@ -198,10 +198,129 @@ START_TEST(a_template_may_refuse)
     struct agent *a = open_with(strict);
     struct clone *c = open_clone(a);
 
-    ck_assert_int_eq(observe_system(c), STATUS_INVALID);
-    ck_assert_ptr_nonnull(strstr(err.text, "System role not supported"));
+    ck_assert_int_eq(observe_system(c, "forbidden"), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "no such message"));
     ck_assert_uint_eq(lm_of_clone(c)->n_ids, 0);
     say(a, c, "hello");
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+/* --- what templates do not take --- */
+
+/* One letter a message, its role; its text is the letter's place. */
+static size_t make_messages(struct message *out, const char *roles)
+{
+    static const char *const texts[] = {"A", "B", "C", "D", "E", "F", "G", ""};
+    size_t n = 0;
+
+    for (; roles[n] != '\0'; n++)
+        out[n] = (struct message){.role = roles[n] == 's'   ? ROLE_SYSTEM
+                                          : roles[n] == 'a' ? ROLE_ASSISTANT
+                                          : roles[n] == 't' ? ROLE_TOOL
+                                                            : ROLE_USER,
+                                  .text = texts[roles[n] == '-' ? 7 : n],
+                                  .len = roles[n] != '-'};
+    return n;
+}
+
+/* A prompt as text without its control tokens: "system/A/user/B/". */
+static void render_roles(struct agent *a, const char *roles, char *out, size_t size)
+{
+    struct message messages[8];
+    const size_t n = make_messages(messages, roles);
+    struct buf ids, text;
+    bool is_control = false;
+    size_t at = 0;
+
+    buf_init(&ids, SIZE_MAX);
+    buf_init(&text, SIZE_MAX);
+    ck_assert_msg(a->type->text->render(a, messages, n, (struct text){0}, (struct text){0}, false,
+                                        &ids, &err) == STATUS_OK,
+                  "%s: %s", roles, err.text);
+    ck_assert_int_eq(a->type->text->detokenize(a, (const int32_t *)(const void *)ids.data,
+                                               ids.len / sizeof(int32_t), &text, &err),
+                     STATUS_OK);
+    for (size_t i = 0; i < text.len && at + 1 < size; i++) {
+        is_control = is_control || text.data[i] == '<';
+        if (!is_control)
+            out[at++] = text.data[i] == '\n' ? '/' : text.data[i];
+        is_control = is_control && text.data[i] != '>';
+    }
+    out[at] = '\0';
+    buf_deinit(&ids);
+    buf_deinit(&text);
+}
+
+#define NO_SYSTEM REFUSES("message.role == 'system'", "System role not supported")
+#define FIRST_SYSTEM REFUSES("message.role == 'system' and not loop.first", "must be first")
+#define DROPS_LATE                                                                   \
+    "{% set a = 1 %}" EACH "{% if message.role != 'system' or loop.first %}" MESSAGE \
+    "{% endif %}" END
+#define ALTERNATES                                                                                \
+    "{% set a = 1 %}" EACH                                                                        \
+    "{% if not loop.first and message.role == messages[loop.index0 - 1].role or "                 \
+    "(not loop.first and message.role == 'system') %}{{ raise_exception('alternate') }}{% endif " \
+    "%}" MESSAGE END
+
+/* Where a template takes a system message at the head alone, or none, or no two of the user's in a
+ * row, they become the user's or join what is before them, each once and in order; a template that
+ * takes all gets all. */
+START_TEST(messages_fit_the_template)
+{
+    static const struct {
+        const char *template, *roles, *want;
+    } cases[] = {
+        {whole, "susasuu", "system/A/user/B/system/C/assistant/D/system/E/user/F/user/G/"},
+        {FIRST_SYSTEM, "su", "system/A/user/B/"},
+        {FIRST_SYSTEM, "ssu", "system/A//B/user/C/"},
+        {FIRST_SYSTEM, "susasuu", "system/A/user/B//C/assistant/D/user/E/user/F/user/G/"},
+        {FIRST_SYSTEM, "us", "user/A//B/"},
+        {FIRST_SYSTEM, "s", "system/A/"},
+        {DROPS_LATE, "ssus", "system/A//B/user/C//D/"},
+        {NO_SYSTEM, "su", "user/A/user/B/"},
+        {NO_SYSTEM, "ss", "user/A//B/"},
+        {ALTERNATES, "ssuuau", "system/A//B/user/C//D/assistant/E/user/F/"},
+        {ALTERNATES, "uasu", "user/A/assistant/B/user/C//D/"},
+        {ALTERNATES, "uatu", "user/A/assistant/B/user/C//D/"},
+        {ALTERNATES, "u-u", "user/A//C/"},
+        {ALTERNATES, "-u", "user/B/"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct agent *a = open_with(cases[i].template);
+        char got[256];
+
+        render_roles(a, cases[i].roles, got, sizeof(got));
+        ck_assert_msg(strcmp(got, cases[i].want) == 0, "%zu: %s: %s", i, cases[i].roles, got);
+        agent_unref(a);
+    }
+}
+END_TEST
+
+/* What is joined across turns is computed once, and the next turn finds it. */
+START_TEST(joined_messages_are_found_again)
+{
+    struct agent *a = open_with(FIRST_SYSTEM);
+    struct clone *c = open_clone(a);
+    const struct sampling s = brief();
+    struct message messages[8];
+    struct drive d, *one = &d;
+    uint32_t n_before;
+
+    ck_assert_int_eq(
+        drive_begin_messages(&d, c, messages, make_messages(messages, "susu"), &s, &err),
+        STATUS_OK);
+    drive_run(a, &one, 1, SIZE_MAX);
+    drive_end(&d, true);
+    n_before = lm_of_clone(c)->n_ids;
+    ck_assert_int_eq(drive_begin_messages(&d, c, messages, make_messages(messages, "us"), &s, &err),
+                     STATUS_OK);
+    ck_assert_uint_ge(d.turn.reply.n_cached, n_before - 1);
+    drive_run(a, &one, 1, SIZE_MAX);
+    drive_end(&d, true);
+    ck_assert_uint_eq(lm_of_clone(c)->n_turns, 2);
     clone_close(c);
     agent_unref(a);
 }
@@ -216,7 +335,7 @@ START_TEST(models_without_a_template_open)
         struct agent *a = open_with(templates[i]);
         struct clone *c = open_clone(a);
 
-        ck_assert_int_eq(observe_system(c), STATUS_PRECONDITION);
+        ck_assert_int_eq(observe_system(c, "Be brief."), STATUS_PRECONDITION);
         ck_assert_ptr_nonnull(strstr(err.text, i == 0 ? "has no chat template" : "line 1"));
         clone_close(c);
         agent_unref(a);
@@ -226,4 +345,5 @@ END_TEST
 
 SUITE_MAIN("agents/lm/whole", same_as_in_parts, replies_keep_their_ids,
            changed_history_is_computed_again, messages_are_saved, a_template_may_refuse,
+           messages_fit_the_template, joined_messages_are_found_again,
            models_without_a_template_open)
