@@ -4,8 +4,8 @@ Qwen's models, since a model of the tests' size cannot do this work; all else is
     coding_agents.sh BUILD [--turns N] [--record FOLDER] [AGENT]…     (codex, claude, aider, openai-agents; all, if none is named)
 
 --turns: so many commands of Codex and Claude Code before the edit. --record: what they send is written into FOLDER/AGENT.jsonl.xz, two sessions of
-Codex and Claude Code. Prose of the programs is replaced by words of the same lengths, and paths, names and ids of this machine by others;
-test_traces.py sends the recordings again."""
+Codex and Claude Code in one repository, with commits between them. Prose of the programs is replaced by words of the same lengths, and paths, names
+and ids of this machine by others; test_traces.py sends the recordings again."""
 import argparse
 import glob
 import hashlib
@@ -177,11 +177,18 @@ def give_away(name, folder):
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
-def run_agent(build, name, turns, task):
+def take_back(repo):
+    """The agent's edit is committed, and undone by a commit, so that the next session begins with the same files and another history."""
+    safe = ["git", "-c", f"safe.directory={repo}"]
+    children.run([*safe, "commit", "-q", "-a", "-m", "Another river"], cwd=repo, check=True)
+    children.run([*safe, "revert", "--no-edit", "HEAD"], cwd=repo, check=True, stdout=subprocess.DEVNULL)
+
+
+def run_agent(build, name, turns, task, home):
     """What the agent sends until its file is edited."""
     program, script, _ = PROGRAMS[name]
-    with tempfile.TemporaryDirectory(prefix="agent-") as home, tempfile.NamedTemporaryFile("w", suffix=".script") as replies:
-        repo = make_repository(home)
+    repo = os.path.join(home, "repo")
+    with tempfile.NamedTemporaryFile("w", suffix=".script") as replies:
         replies.write("\n----\n".join(script(repo, turns)))
         replies.flush()
         os.environ["PARLEY_SCRIPT"] = replies.name
@@ -198,7 +205,7 @@ def run_agent(build, name, turns, task):
             edited = f.read()
         failed = [one for one in recorder.seen if one["status"] != 200 and one["method"] == "POST"]
         assert edited == AFTER and not failed, f"{name}: {edited!r}, {failed[:1]}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        return recorder.seen, home
+        return recorder.seen
 
 
 # --- what is written down ---
@@ -234,7 +241,8 @@ def without_prose(value, key="", is_own=False):
 def without_details(text, home):
     """Without this machine's paths, ids and time."""
     ids = {}
-    text = text.replace(home, "/home/ann").replace(pwd.getpwuid(os.getuid()).pw_name + "@", "ann@")
+    text = text.replace(home, "/home/ann").replace(re.sub("[^A-Za-z0-9]", "-", home), "-home-ann")
+    text = text.replace(pwd.getpwuid(os.getuid()).pw_name + "@", "ann@")
     text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
                   lambda m: ids.setdefault(m[0], f"00000000-0000-4000-8000-{len(ids):012x}"), text)
     text = re.sub(r"\b[0-9a-f]{40,64}\b", lambda m: ids.setdefault(m[0], f"{len(ids):0{len(m[0])}x}"), text)
@@ -243,9 +251,9 @@ def without_details(text, home):
     return re.sub(r"OS Version: [^\\\"]*", "OS Version: Linux 6", text)
 
 
-def write_down(path, name, sessions):
+def write_down(path, name, sessions, home):
     with lzma.open(path, "wt", encoding="utf-8", preset=9) as f:
-        for k, (seen, home) in enumerate(sessions):
+        for k, seen in enumerate(sessions):
             for one in seen:
                 if one["method"] != "POST":
                     continue
@@ -264,12 +272,16 @@ def main():
     o = options.parse_intermixed_args()
     for name in o.agents or PROGRAMS:
         sessions = []
-        for k in range(PROGRAMS[name][2] if o.record else 1):
-            sessions.append(run_agent(os.path.abspath(o.build), name, o.turns if k == 0 else 3, TASKS[k]))
-            seen = sessions[-1][0]
-            print(f"{name:13s} edited its file: {len(seen)} requests, {sum(len(one['body']) for one in seen)} bytes, all answered", flush=True)
-        if o.record:
-            write_down(os.path.join(o.record, f"{name}.jsonl.xz"), name, sessions)
+        with tempfile.TemporaryDirectory(prefix="agent-") as home:
+            repo = make_repository(home)
+            for k in range(PROGRAMS[name][2] if o.record else 1):
+                if k > 0:
+                    take_back(repo)
+                seen = run_agent(os.path.abspath(o.build), name, o.turns if k == 0 else 3, TASKS[k], home)
+                sessions.append(seen)
+                print(f"{name:13s} edited its file: {len(seen)} requests, {sum(len(one['body']) for one in seen)} bytes, all answered", flush=True)
+            if o.record:
+                write_down(os.path.join(o.record, f"{name}.jsonl.xz"), name, sessions, home)
 
 
 if __name__ == "__main__":

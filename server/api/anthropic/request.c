@@ -147,44 +147,79 @@ static json_t *system_blocks(const json_t *system)
     return blocks;
 }
 
-static enum status anthropic_put_first(struct prompt *p, const json_t *system, struct arena *arena,
-                                       struct error *err)
+static enum status anthropic_read_system(struct message *out, const json_t *system,
+                                         struct arena *arena, struct error *err)
+{
+    json_t *blocks;
+    enum status rc;
+
+    if (!json_is_array(system))
+        return request_content(out, system, "system", arena, err);
+    blocks = system_blocks(system);
+    rc = blocks == NULL ? error_no_memory(err, 0, "the request")
+                        : request_content(out, blocks, "system", arena, err);
+    json_decref(blocks); /* the message's text is the arena's */
+    return rc;
+}
+
+/* Adds a text to the system prompt, which has room for it, behind an empty line. */
+static void system_add(struct message *system, char *text, const struct message *m)
+{
+    if (system->len > 0 && m->len > 0) {
+        memcpy(text + system->len, "\n\n", 2);
+        system->len += 2;
+    }
+    memcpy(text + system->len, m->text, m->len);
+    system->len += m->len;
+    text[system->len] = '\0';
+}
+
+/* Begins the prompt with system, and with the system messages that stand before the first reply.
+ * Claude Code's is longer than what it calls system, and always the same; the user's message before
+ * it is not, and the prefix cache finds nothing behind that. */
+static enum status anthropic_put_first(struct prompt *p, const struct message *system,
+                                       struct arena *arena, struct error *err)
 {
     struct message *all = arena_alloc(arena, p->n_messages + 1, sizeof(all[0]));
+    size_t n = 1, len = system->len;
+    bool is_begun = true;
+    char *text;
 
-    if (all == NULL)
-        return error_no_memory(err, (p->n_messages + 1) * sizeof(all[0]), "messages");
-    all[0] = (struct message){.role = ROLE_SYSTEM};
-    if (json_is_array(system)) {
-        json_t *blocks = system_blocks(system);
-        const enum status rc = blocks == NULL
-                                   ? error_no_memory(err, 0, "the request")
-                                   : request_content(&all[0], blocks, "system", arena, err);
+    for (size_t i = 0; i < p->n_messages; i++)
+        len += p->messages[i].role == ROLE_SYSTEM ? p->messages[i].len + 2 : 0;
+    text = arena_alloc(arena, len + 1, 1);
+    if (all == NULL || text == NULL)
+        return error_no_memory(err, (p->n_messages + 1) * sizeof(all[0]) + len, "messages");
+    all[0] = (struct message){.role = ROLE_SYSTEM, .text = text};
+    system_add(&all[0], text, system);
+    for (size_t i = 0; i < p->n_messages; i++) {
+        const struct message *m = &p->messages[i];
 
-        json_decref(blocks); /* the message's text is the arena's */
-        if (rc != STATUS_OK)
-            return rc;
-    } else if (request_content(&all[0], system, "system", arena, err) != STATUS_OK) {
-        return err->status;
+        is_begun = is_begun && m->role != ROLE_ASSISTANT;
+        if (is_begun && m->role == ROLE_SYSTEM)
+            system_add(&all[0], text, m);
+        else
+            all[n++] = *m;
     }
     if (all[0].len == 0)
         return STATUS_OK;
-    memcpy(all + 1, p->messages, p->n_messages * sizeof(all[0]));
     p->messages = all;
-    p->n_messages++;
+    p->n_messages = n;
     return STATUS_OK;
 }
 
 static enum status anthropic_take_prompt(struct prompt *out, const json_t *body, const json_t *chat,
                                          struct arena *arena, struct error *err)
 {
-    const json_t *system = field(body, "system");
+    const json_t *given = field(body, "system");
+    struct message system = {.text = ""};
 
     if (request_messages(out, json_object_get(chat, "messages"), "messages", arena, err) !=
             STATUS_OK ||
-        request_refuse_begun(out, "messages", err) != STATUS_OK)
+        request_refuse_begun(out, "messages", err) != STATUS_OK ||
+        (given != NULL && anthropic_read_system(&system, given, arena, err) != STATUS_OK))
         return err->status;
-    return system == NULL ? STATUS_OK : anthropic_put_first(out, system, arena, err);
+    return anthropic_put_first(out, &system, arena, err);
 }
 
 /* Tools and messages. The body owns the form of chat completions, since the request borrows it. */
