@@ -227,6 +227,16 @@ def early(http):
     assert len(late) > len(plain) and same >= len(plain) - len("<|im_start|>assistant\n"), (same, plain, late)
 
 
+def nothing(http):
+    """An empty text is refused by the name that the client gave it."""
+    empty = [{"role": "user", "content": ""}]
+    for path, body, field in (("/v1/chat/completions", {"messages": empty}, "messages[0].content"), ("/v1/responses", {"input": ""}, "input"),
+                              ("/v1/chat/completions", {"messages": empty, "max_completion_tokens": 2}, "messages[0].content"),
+                              ("/v1/messages", {"messages": empty, "max_tokens": 2}, "messages[0].content"), ("/api/chat", {"messages": empty}, "messages[0].content")):
+        status, _, said = post(http, path, {"model": "tiny", "stream": False, **body})
+        assert status == 400 and f"{field} is empty" in said and "messages[0].text" not in said, (path, status, said)
+
+
 def strict(http):
     """What each agent sends is read by templates that take one system message, at the head, and roles that alternate."""
     for name in ("codex", "claude", "aider", "openai-agents"):
@@ -366,7 +376,7 @@ def main():
         run(lengths, parleyd, short, short)
         with harness.Parleyd(parleyd, "--model", f"tiny={model('tiny', HERMES, '8192')}", "--model", f"switch={model('switch', SWITCH, '8192')}",
                              "--model", f"strict={model('strict', STRICT, '32768')}", "--http", "127.0.0.1:0") as parley:
-            for test in (billing, early, strict, full, thoughts):
+            for test in (billing, early, nothing, strict, full, thoughts):
                 run(test, parley.http)
 
 

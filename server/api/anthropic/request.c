@@ -262,7 +262,8 @@ static enum status anthropic_list_others(const char **out, const struct anthropi
                                     FIELDS_OF_MESSAGES, arena, err);
 }
 
-static const struct field_name anthropic_names[] = {{"stop", "stop_sequences"}, {0}};
+static const struct field_name anthropic_names[] = {
+    {"stop", "stop_sequences"}, {"messages[0].text", "messages[0].content"}, {0}};
 
 enum status anthropic_request(struct request *out, const json_t *body, bool is_counted,
                               struct arena *arena, struct error *err)

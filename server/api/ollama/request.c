@@ -251,11 +251,14 @@ static enum status ollama_take_messages(struct request *out, const json_t *body,
     return request_refuse_begun(out->prompts, "messages", err);
 }
 
-static const struct field_name ollama_names[] = {
-    {"max_tokens", "num_predict"}, {"repetition_penalty", "repeat_penalty"}, {0}};
+static const struct field_name ollama_names[] = {{"max_tokens", "num_predict"},
+                                                 {"repetition_penalty", "repeat_penalty"},
+                                                 {"messages[0].text", "messages[0].content"},
+                                                 {0}};
 static const struct field_name ollama_generate_names[] = {{"max_tokens", "num_predict"},
                                                           {"repetition_penalty", "repeat_penalty"},
                                                           {"messages", "prompt"},
+                                                          {"messages[0].text", "prompt"},
                                                           {0}};
 
 enum status ollama_request_chat(struct ollama_request *out, const json_t *body, struct arena *arena,

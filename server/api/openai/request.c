@@ -199,9 +199,12 @@ static enum status take_reasoning(struct request *out, const json_t *body, const
     return request_variables(out, body, &asked, arena, err);
 }
 
-static const struct field_name names_of_chat[] = {{"max_tokens", "max_completion_tokens"}, {0}};
+static const struct field_name names_of_chat[] = {
+    {"messages[0].text", "messages[0].content"}, {"max_tokens", "max_completion_tokens"}, {0}};
+static const struct field_name names_of_old_chat[] = {{"messages[0].text", "messages[0].content"},
+                                                      {0}};
 static const struct field_name names_of_responses[] = {
-    {"max_tokens", "max_output_tokens"}, {"messages", "input"}, {0}};
+    {"max_tokens", "max_output_tokens"}, {"messages", "input"}, {"messages[0].text", "input"}, {0}};
 
 enum status request_chat(struct request *out, const json_t *body, struct arena *arena,
                          struct error *err)
@@ -238,8 +241,7 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
             ? request_chat_ids(r->prompts, given.ids, "prompt_token_ids", arena, err) != STATUS_OK
             : request_messages(r->prompts, given.messages, "messages", arena, err) != STATUS_OK)
         return err->status;
-    if (field(body, "max_completion_tokens") != NULL)
-        r->names = names_of_chat;
+    r->names = field(body, "max_completion_tokens") != NULL ? names_of_chat : names_of_old_chat;
     if (request_leave_out(r, others, arena, err) != STATUS_OK)
         return err->status;
     *out = *r;
