@@ -8,6 +8,7 @@ import doctest
 import importlib
 import json
 import os
+import pickle
 import pkgutil
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from children import Daemon, until
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
-from parley import language, optim, policies, vector  # noqa: E402
+from parley import language, optim, parallel, policies, vector  # noqa: E402
 from parley import spaces as parley_spaces  # noqa: E402
 from parley.v1 import scores_pb2  # noqa: E402
 
@@ -275,6 +276,12 @@ class stopping:
     def cancel(self):
         if self.stream is not None:
             self.stream.cancel()
+        for what in server, whole, parley.OrderedStore(server):
+            try:
+                pickle.dumps(what)
+                raise AssertionError("a connection was pickled")
+            except TypeError as e:
+                assert "connect in the process" in str(e), e
 
 
 class Medley(gymnasium.Env):
@@ -566,7 +573,43 @@ def test_critic_and_stack():
             raise AssertionError("a critic where there was none was taken")
 
 
-TESTS = [test_sampling_is_scoring, test_scores, test_samples, test_policies, test_critic_and_stack, test_acting, test_vector, test_models, test_kept, test_examples]
+def test_forked():
+    """A process that was forked must not use what its parent has connected: each call is refused, and closing it changes nothing at the
+    parent's. (Here the process only believes that it was forked: behind a real fork gRPC itself aborts at times.)"""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        pole = os.path.join(folder, "pole.gguf")
+        policies.create(pole, 4, 2)
+        daemon, server = stack.enter_context(serving("--model", f"pole={pole}"))
+        chat, store = server.open("echo"), parley.OrderedStore(server)
+        replay = parley.Replay(server, "t", {"x": ("f4", ())}, sampler="lifo")
+        envs = stack.enter_context(vector.VectorEnv(server, "CartPole-v1", 2, seed=1))
+        act, weights = parley.Act(server, "pole", 2), np.zeros(2)
+        optimizer = optim.RemoteOptimizer([weights], server, "net", lr=1.0)
+        world = stack.enter_context(parallel.World("0", rank=0, world_size=1, address=daemon.address, secret="s"))
+        group = stack.enter_context(world.create_rpc_group("g", ["0"]))
+        pool = stack.enter_context(parallel.Pool(1, address=daemon.address))
+        streams = [server.open("echo").turn("first"), replay.batches(1), parley.Params(server).watch("net"), store.watch("k")]
+        calls = [lambda: chat.ask("x"), lambda: store.push("k", 1, 1), lambda: store.pull("k"), lambda: replay.insert({"x": 1}), lambda: replay.sample(1),
+                 lambda: envs.reset(), lambda: envs.step([0, 1]), lambda: act.act(np.zeros((2, 4))), lambda: optimizer.step([np.ones(2)]),
+                 lambda: optimizer.pull(), lambda: group.rpc_sync("0", max, args=(1, 2)), group.barrier, lambda: pool.apply(max, (1, 2)), lambda: server.open("echo")]
+        results = [call() for call in calls] + [next(stream) for stream in streams]
+        assert len(results) == len(calls) + len(streams)
+        pid, is_forked = os.getpid(), True
+        own, os.getpid = os.getpid, lambda: pid + 1 if is_forked else pid
+        try:
+            for call in calls + [stream.__next__ for stream in streams]:
+                refused(call, "FAILED_PRECONDITION", f"was made by the process {pid}, which has forked this one")
+            for what in pool.terminate, group.destroy, world.stop, act.close, replay.close, optimizer.close, server.close:
+                what()
+            with parley.connect(daemon.address) as other:
+                assert parley.OrderedStore(other).pull("k") == (1, 1), "a connection of its own works"
+        finally:
+            os.getpid = own
+        for call in calls:
+            call()
+
+
+TESTS = [test_sampling_is_scoring, test_scores, test_samples, test_policies, test_critic_and_stack, test_acting, test_vector, test_models, test_kept, test_forked, test_examples]
 
 
 def main():

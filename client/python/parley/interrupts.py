@@ -5,17 +5,23 @@ yet begun the block that gives it back. The lock then stays taken, and the next 
 thread is in gRPC's code, the handler of SIGINT that is installed runs as always, but what it raises waits: until gRPC has returned, which
 a call that is cancelled at once does soon, or until no lock is taken. A handler that raises nothing changes nothing.
 
+A process that is forked has a copy of the channel without its threads: there calls would wait for ever, or mix with those of the process that
+made the channel. They are refused.
+
 This module does not need numpy."""
 from __future__ import annotations
 
 import _thread
 import functools
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
+
+from parley.wire import Error
 
 T = TypeVar("T")
 
@@ -109,42 +115,67 @@ def shielded(does: Callable[..., T], *args: Any, end: Callable[[], Any] | None =
             raise shield.raised
 
 
-class Call:
+class Owned:
+    """What only the process that made it may use."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+    def is_here(self) -> bool:
+        return self.pid == os.getpid()
+
+    def check(self) -> None:
+        if not self.is_here():
+            raise Error("FAILED_PRECONDITION", f"this connection was made by the process {self.pid}, which has forked this one: connect here, too")
+
+
+_FORKED = list[Any]()  # what a process that was forked has of another one's: gRPC cannot free it here
+
+
+class Call(Owned):
     """A call of gRPC, or a future of its: what waits may be interrupted, which cancels the call."""
 
     def __init__(self, call: Any) -> None:
+        super().__init__()
         self._call = call
 
     def __iter__(self) -> Call:
         return self
 
     def __next__(self) -> Any:
+        self.check()
         return shielded(self._call.__next__, end=self._call.cancel)
 
     def result(self, timeout: float | None = None) -> Any:
+        self.check()
         return shielded(self._call.result, timeout, end=self._call.cancel)
 
     def cancel(self) -> Any:
-        return shielded(self._call.cancel)
+        return shielded(self._call.cancel) if self.is_here() else False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)
 
     def __del__(self) -> None:
-        if _is_main():  # gRPC takes the call's lock when it frees the call, and what is raised there is lost: another thread does it
+        if not self.is_here():
+            _FORKED.append(self._call)
+        elif _is_main():  # gRPC takes the call's lock when it frees the call, and what is raised there is lost: another thread does it
             _HELPER.do(functools.partial(id, self._call))
 
 
-class _Method:
+class _Method(Owned):
     def __init__(self, method: Any, is_unary: bool) -> None:
+        super().__init__()
         self._method, self._is_unary = method, is_unary
 
     def __call__(self, *args: Any, **more: Any) -> Any:
+        self.check()
         if self._is_unary:
             return shielded(self._method, *args, wherever=False, **more)
         return Call(shielded(self._method, *args, undo=_cancel, **more))
 
     def future(self, *args: Any, **more: Any) -> Call:
+        self.check()
         return Call(shielded(self._method.future, *args, undo=_cancel, **more))
 
 
@@ -152,29 +183,43 @@ def _cancel(call: Any) -> None:
     call.cancel()
 
 
-class Channel:
+class Channel(Owned):
     """A channel of gRPC, with those of its methods that this package uses."""
 
     def __init__(self, channel: Any) -> None:
+        super().__init__()
         self._channel = channel
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a connection cannot be pickled: connect in the process that is to use it")
+
+    def _method(self, kind: str, is_unary: bool, *args: Any) -> _Method:
+        self.check()
+        return _Method(shielded(getattr(self._channel, kind), *args), is_unary)
+
     def unary_unary(self, *args: Any) -> _Method:
-        return _Method(shielded(self._channel.unary_unary, *args), True)
+        return self._method("unary_unary", True, *args)
 
     def unary_stream(self, *args: Any) -> _Method:
-        return _Method(shielded(self._channel.unary_stream, *args), False)
+        return self._method("unary_stream", False, *args)
 
     def stream_unary(self, *args: Any) -> _Method:
-        return _Method(shielded(self._channel.stream_unary, *args), False)
+        return self._method("stream_unary", False, *args)
 
     def stream_stream(self, *args: Any) -> _Method:
-        return _Method(shielded(self._channel.stream_stream, *args), False)
+        return self._method("stream_stream", False, *args)
 
     def subscribe(self, *args: Any, **more: Any) -> None:
+        self.check()
         shielded(self._channel.subscribe, *args, **more)
 
     def unsubscribe(self, *args: Any) -> None:
         shielded(self._channel.unsubscribe, *args)
 
     def close(self) -> None:
-        shielded(self._channel.close)
+        if self.is_here():
+            shielded(self._channel.close)
+
+    def __del__(self) -> None:
+        if not self.is_here():
+            _FORKED.append(self._channel)

@@ -262,6 +262,7 @@ class Group:
 
     def _submit(self, member: str, kind: bytes, head: Sequence[bytes], packed: Sequence[Any], seconds: float, is_raw: bool = False) -> Future:
         """head: what comes before the pickled data."""
+        self._link.channel.check()
         milliseconds(seconds)
         end = time.monotonic() + seconds + GRACE_S if seconds > 0 else None
         future = Called(self._membership.changed if is_raw else None, end, self._late(member))
@@ -783,7 +784,7 @@ class Group:
     def destroy(self) -> None:
         """Answers the calls that have arrived, then leaves the group. A group of the same name may be created again."""
         world, self._world = self._world, None
-        if world is None:
+        if world is None or not self._link.channel.is_here():
             return
         world.groups.pop(self.group_name, None)
         with self._lock:
@@ -916,7 +917,7 @@ class World:
 
     def stop(self) -> None:
         """Leaves all groups and the world. A second call does nothing."""
-        if self._is_stopped:
+        if self._is_stopped or not self._link.channel.is_here():
             return
         self._is_stopped = True
         try:

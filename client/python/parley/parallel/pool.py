@@ -298,6 +298,7 @@ class Pool:
     def _submit(self, how: str, function: bytes, args: Any, kwds: Any, settle: Callable[[Any, BaseException | None], None],
                 is_late: bool = False) -> None:
         """is_late: the task belongs to an iterator that was made before the pool was closed."""
+        self._link.channel.check()
         parts, segments = pack((how, args, kwds), self._by_reference)
         tag = next(self._tags)
         at = values_at(parts)
@@ -387,6 +388,7 @@ class Pool:
         """Waits until all tasks and then all workers have ended. Call close first."""
         if not self._is_closed:
             raise ValueError("the pool is not closed: call close() before join()")
+        self._link.channel.check()
         for iterator in list(self._iterators):
             iterator._begin(True)
         with self._lock:
@@ -394,7 +396,9 @@ class Pool:
         self._end()
 
     def terminate(self) -> None:
-        """Kills the workers at once; unfinished tasks fail."""
+        """Kills the workers at once; unfinished tasks fail. Does nothing in a process that was forked: they are not its own."""
+        if not self._link.channel.is_here():
+            return
         with self._lock:
             self._is_closed = self._is_ending = True
             for process in self._pids.values():
