@@ -244,7 +244,8 @@ def test_acting():
         refused(lambda: whole.act(np.full((3, 4), np.nan)), "INVALID_ARGUMENT", "holds nan")
         assert whole.act(np.zeros((3, 4))).keys() == {"action", "logp", "value"}, "no session has moved"
         for seen, more, words in [(np.zeros((2, 4)), {}, "the first dimension must be 3"), (np.full((3, 4), 1e300), {}, "1e+300"),
-                                  ([["a"] * 4] * 3, {}, "observations"), (np.zeros((3, 4)), {"rewards": [1, 2]}, "reshape"),
+                                  ([["a"] * 4] * 3, {}, "observations"), (np.zeros((3, 4)), {"rewards": [1, 2]}, "rewards has 2 numbers"),
+                                  (np.zeros((3, 4)), {"rewards": [0, np.nan, 0]}, "rewards has nan"), (np.zeros((3, 4)), {"rewards": [1e39] * 3}, "rewards has 1e+39"),
                                   (np.zeros((3, 4)), {"done": [0.5] * 3}, "done")]:
             try:
                 whole.act(seen, **more)
@@ -371,7 +372,7 @@ def test_vector():
                     raise AssertionError("it was taken")
                 except ValueError as e:
                     assert words in str(e), e
-            for bad in ({"options": {"x": 1}}, {"seed": [1]}, {"options": {"reset_mask": np.zeros(3, bool)}}):
+            for bad in ({"options": {"x": 1}}, {"seed": [1]}, {"seed": -1}, {"seed": 1.5}, {"seed": [1, 2.5, 3]}, {"seed": "123"}, {"options": {"reset_mask": np.zeros(3, bool)}}):
                 try:
                     mine.reset(**bad)
                     raise AssertionError("it was taken")

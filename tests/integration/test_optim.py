@@ -184,6 +184,7 @@ def test_refusals(parleyd):
         for field, gradients in [("the gradient of parameters[0]", [np.ones((3, 2)), np.ones(4)]), ("gradients", good[:1]), ("gradients", None),
                                  ("the gradient of parameters[1]", [good[0], np.full(4, 1e300)]), ("the gradient of parameters[1]", [good[0], ["a"] * 4])]:
             declined(lambda: optimiser.step(gradients), field)
+        declined(lambda: make([np.zeros(3), np.zeros(2)], "spoilt").step([np.zeros(3), np.array([0, np.inf])]), "the gradient of parameters[1]", "is inf at position 1")
         for name, value in [("betas", (0.5, 0.5)), ("eps", 1), ("weight_decay", 0.1)]:
             optimiser.param_groups[0][name], before = value, optimiser.param_groups[0][name]
             declined(lambda: optimiser.step(good), f"param_groups[0]['{name}']")

@@ -407,9 +407,9 @@ def worker_of_sums(address):
 
 @parley.environment("fails-v0")
 class Fails(gymnasium.Env):
-    """Counts its steps; one action is to fail, one to end the episode, one to say what is no number."""
+    """Counts its steps; one action is to fail, one to end the episode, one to say what is no number, one to answer as gym did."""
 
-    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2, 2)), gymnasium.spaces.Discrete(4, start=1)
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2, 2)), gymnasium.spaces.Discrete(5, start=1)
 
     def reset(self, *, seed=None, options=None):
         self.seed, self.at = seed, 0
@@ -418,6 +418,8 @@ class Fails(gymnasium.Env):
     def step(self, action):
         if action == 2:
             raise RuntimeError("it was\ntold to fail")
+        if action == 5:
+            return np.full((2, 2), self.at), 0.0, False, {"done": "no"}
         self.at += 1
         return np.full((2, 2), np.nan if action == 4 else self.at), self.seed, action == 3, False, {}
 
@@ -446,7 +448,7 @@ def test_environments():
         for name in "fails-v0", "swing-v0":
             until(f"{name} is attached", lambda name=name: opened(name, 1, [1]))
         one = opened("fails-v0", 3, [5])
-        assert (one.observations, one.actions, one.action_numbers) == (4, 4, 0), one
+        assert (one.observations, one.actions, one.action_numbers) == (4, 5, 0), one
         begun = link.call("Env/Reset", env_pb2.EnvResetRequest(handle=one.handle), env_pb2.EnvResetResponse)
         assert numbers(begun.observation).tolist() == [[5] * 4, [6] * 4, [7] * 4]
 
@@ -459,6 +461,8 @@ def test_environments():
         assert [(f.index, f.error.message) for f in did.failures] == [(1, "the environment failed: RuntimeError: it was told to fail")], did.failures
         link.call("Env/Reset", env_pb2.EnvResetRequest(handle=one.handle), env_pb2.EnvResetResponse)
         assert "not finite" in step(one.handle, [0, 3, 0]).failures[0].error.message
+        link.call("Env/Reset", env_pb2.EnvResetRequest(handle=one.handle), env_pb2.EnvResetResponse)
+        assert "it returned 4 values, it must return (observation, reward, terminated, truncated, info)" in step(one.handle, [0, 0, 4]).failures[-1].error.message
         swing = opened("swing-v0", 1, [3])
         peer = gymnasium.make("Pendulum-v1")
         seen = numbers(link.call("Env/Reset", env_pb2.EnvResetRequest(handle=swing.handle, seeds=[3]), env_pb2.EnvResetResponse).observation)

@@ -161,6 +161,13 @@ def test_refusals(server):
     wrong("INVALID_ARGUMENT", "columns", columns={})
     wrong("INVALID_ARGUMENT", "columns", columns={"x": ("f4", (1 << 30, 1 << 30))})
     wrong("INVALID_ARGUMENT", "columns", columns={"x": ("f4", (0,))})
+    for field, value in [("max_items", -1), ("max_items", 1.5), ("seed", 1 << 64), ("min_size", -1), ("max_times_sampled", "3"), ("sampler", "heap"), ("sampler", 3),
+                         ("remover", ""), ("readers", "bob"), ("writers", "bob")]:
+        wrong("INVALID_ARGUMENT", field, **{field: value})
+    for column in "f4", ("f4",), ("f4", 3), ("f4", (-1,)), ("f4", (2.5,)), (None, ()), ("f2", ()), ("U3", ()):
+        wrong("INVALID_ARGUMENT", "columns['x']", columns={"x": column})
+    wrong("INVALID_ARGUMENT", "columns", columns=[("x", "f4", ())])
+    wrong("INVALID_ARGUMENT", "columns", columns={"x": ("u1", (4 << 20,))})  # a step goes in one message
     wrong("INVALID_ARGUMENT", "limiter.min_size", max_items=5, min_size=6)
     wrong("INVALID_ARGUMENT", "limiter.max_diff", samples_per_insert=4, min_diff=0, max_diff=3)
     wrong("INVALID_ARGUMENT", "limiter.samples_per_insert", samples_per_insert=float("inf"))
@@ -171,6 +178,13 @@ def test_refusals(server):
     assert refused(lambda: replay.insert_all(flat), "INVALID_ARGUMENT", "y") == "y has steps of the shape (6,), but the column has (2, 3)"
     refused(lambda: replay.insert_all({"x": np.arange(2), "y": np.zeros((1, 2, 3))}), "INVALID_ARGUMENT", "y")
     refused(lambda: replay.insert_all({"x": np.arange(2)}), "INVALID_ARGUMENT", "steps")
+    for steps_ in None, [1], 3, "x":
+        refused(lambda: replay.insert(steps_), "INVALID_ARGUMENT", "steps")
+    for weights in [1, -1], [1, np.nan], [1], [[1, 1, 1]], "ab", [1, None]:
+        refused(lambda: replay.insert_all(steps(0, 2), priorities=weights), "INVALID_ARGUMENT", "priorities")
+    refused(lambda: replay.insert({name: a[0] for name, a in steps(0, 1).items()}, priority=-1), "INVALID_ARGUMENT", "priorities")
+    for n in -1, 1.5, "3":
+        refused(lambda: replay.sample(n), "INVALID_ARGUMENT", "n")
     refused(lambda: replay.sample(0), "INVALID_ARGUMENT", "batch_size")
     refused(lambda: replay.sample(1 << 20), "INVALID_ARGUMENT", "batch_size")
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from parley.channel import Link
 from parley.client import Server, connect
-from parley.exact import exact
+from parley.exact import exact, finite
 from parley.v1 import act_pb2 as pb
 from parley.v1 import error_pb2, models_pb2, tensor_pb2
 from parley.wire import Error
@@ -103,7 +103,7 @@ class Act:
         if flat.ndim < 1 or len(flat) != self.n:
             raise ValueError(f"observations have the shape {flat.shape}, the first dimension must be {self.n}")
         flat = np.ascontiguousarray(flat.reshape(self.n, -1))
-        gained = np.zeros(self.n, "<f4") if rewards is None else exact("rewards", rewards, "<f4").reshape(self.n)
+        gained = np.zeros(self.n, "<f4") if rewards is None else exact("rewards", finite("rewards", rewards, self.n), "<f4")
         ended = np.zeros(self.n, bool) if done is None else exact("done", done, bool).reshape(self.n)
         if self._doubtful:
             self._ask(self._doubtful)
@@ -114,7 +114,10 @@ class Act:
         answers = self._ask(self._doubtful)
         for answer in answers:
             if answer.HasField("error"):
-                raise error_of(answer.error)
+                error = error_of(answer.error)
+                if error.reason == "SEQ_GAP":
+                    error.message = "the daemon no longer has these sessions: it was restarted, or they were not used for long. Call reset()"
+                raise error
         self.params_versions = np.array([a.params_version for a in answers], np.uint64)
         self.batch_sizes = np.array([a.batch_size for a in answers], np.uint32)
         outputs = [{t.name: np.frombuffer(t.data, DTYPES[t.dtype]).reshape(tuple(t.shape)) for t in a.output} for a in answers]

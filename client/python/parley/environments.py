@@ -52,6 +52,7 @@ def is_of_gymnasium(space: Any) -> bool:
 
 
 INFO_BYTES = 1 << 16
+STEP, RESET = "(observation, reward, terminated, truncated, info)", "(observation, info)"
 
 
 def info_json(info: Any) -> str:
@@ -199,8 +200,11 @@ class Host:
             try:
                 if isinstance(said, Exception):
                     raise said
-                if isinstance(order, pb.AgentEnvStep):
-                    _, reward[i], terminated[i], truncated[i], *_ = said
+                returns = STEP if isinstance(order, pb.AgentEnvStep) else RESET
+                if not isinstance(said, (tuple, list)) or len(said) != returns.count(",") + 1:  # of older interfaces, too
+                    raise TypeError(f"it returned {f'{len(said)} values' if isinstance(said, (tuple, list)) else type(said).__name__}, it must return {returns}")
+                if returns is STEP:
+                    _, reward[i], terminated[i], truncated[i], _ = said
                 seen[i] = self.numbers_of(said[0])
                 if not (np.isfinite(seen[i]).all() and np.isfinite(reward[i])):
                     raise ValueError("the environment returned a number that is not finite")

@@ -2,6 +2,7 @@
 refused, by the field's name."""
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,18 @@ def exact(field: str, value: Any, dtype: Any) -> Array:
     return a.astype(want)
 
 
-def finite(field: str, value: Any, n: int) -> npt.NDArray[np.float64]:
+def whole(field: str, value: Any, least: int, most: int) -> int:
+    """Returns a whole number of these bounds, or refuses it."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise Invalid(field, f"is {value!r}, it must be a whole number") from None
+    if not least <= number <= most:
+        raise Invalid(field, f"is {number}, it must be from {least} to {most}")
+    return number
+
+
+def finite(field: str, value: Any, n: int, least: float = -np.inf) -> npt.NDArray[np.float64]:
     """Returns n finite numbers as one flat array of float64, or refuses them."""
     a = exact(field, value, np.float64).reshape(-1)
     if len(a) != n:
@@ -71,4 +83,6 @@ def finite(field: str, value: Any, n: int) -> npt.NDArray[np.float64]:
     if bad.any():
         at = int(np.argmax(bad))
         raise Invalid(field, f"has {a[at]} at place {at}, all must be finite")
+    if n and a.min() < least:
+        raise Invalid(field, f"has {a.min()} at place {int(a.argmin())}, all must be at least {least:g}")
     return a

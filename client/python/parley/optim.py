@@ -163,6 +163,8 @@ class RemoteOptimizer:
         for name, p in zip(self.names, self.parameters, strict=True):
             if is_torch(p) and not hasattr(p, "detach"):
                 raise Invalid(name, f"is a {type(p).__name__}, it must be a tensor of torch or an array of numpy")
+            if is_torch(p) and (getattr(p, "is_meta", False) or hasattr(p, "materialize")):
+                raise Invalid(name, "has no values yet: it is on the device 'meta', or its module is lazy")
             is_float = p.dtype.is_floating_point if is_torch(p) else p.dtype.kind == "f" or p.dtype.name == "bfloat16"
             if not is_float:
                 raise Invalid(name, f"has the type {p.dtype}, it must be one of floating-point numbers")
@@ -375,6 +377,8 @@ class RemoteOptimizer:
             except Error as e:
                 if e.reason == "ROUND_GIVEN_UP":
                     e.code = "UNAVAILABLE"
+                if e.code == "INVALID_ARGUMENT" and e.field.isdecimal() and int(e.field) < len(self.names):  # the daemon knows the tensors by number
+                    raise Invalid(f"the gradient of {self.names[int(e.field)]}", e.message.removeprefix(e.field).lstrip()) from None
                 raise
 
         self._take(*self._link.retried(attempt))

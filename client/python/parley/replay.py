@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,7 +39,10 @@ TYPES: dict[int, np.dtype[Any]] = {
 CODES: dict[Any, Any] = {dtype: code for code, dtype in TYPES.items()}
 MAX_MESSAGE_STEPS = 1024
 MAX_MESSAGE_BYTES = 2 << 20
+MAX_U32, MAX_U64 = (1 << 32) - 1, (1 << 64) - 1
+MAX_STEP_BYTES = (4 << 20) - (64 << 10)  # a step goes in one message, of at most 4 MiB
 WRITER_ITEMS = 16  # items in one message
+SELECTORS = "uniform", "fifo", "lifo", "prioritized"
 
 Array = npt.NDArray[Any]
 Steps = Mapping[str, Any]
@@ -95,13 +99,31 @@ def plain_of(dtype: np.dtype[Any]) -> tuple[type, Any, Any]:
     return int, int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
 
 
-def spec_of(name: str, dtype: Any, shape: Any) -> tensor_pb2.TensorSpec:
+def spec_of(name: Any, column: Any) -> tensor_pb2.TensorSpec:
+    field = f"columns['{name}']"
+    if not isinstance(name, str):
+        raise Invalid(field, "has a name that is no text")
+    if not isinstance(column, tuple) or len(column) != 2 or not isinstance(column[1], Sequence):
+        raise Invalid(field, f"is {column!r}, it must be a type and the shape of a step, as ('f4', (3,))")
+    dtype, shape = column
     try:
-        code = CODES[np.dtype(dtype).newbyteorder("<")]
+        code = CODES[np.dtype("V" if dtype is None else dtype).newbyteorder("<")]  # numpy takes None for float64
     except (KeyError, TypeError):
         known = ", ".join(str(t) for t in CODES)
-        raise Invalid(f"columns['{name}']", f"has the type {dtype}, a table's columns have one of {known}") from None
-    return tensor_pb2.TensorSpec(name=name, dtype=code, shape=shape)
+        raise Invalid(field, f"has the type {dtype}, a table's columns have one of {known}") from None
+    return tensor_pb2.TensorSpec(name=name, dtype=code, shape=[exact.whole(field, n, 0, MAX_U32) for n in shape])
+
+
+def selector_of(field: str, name: Any) -> str:
+    if name not in SELECTORS:
+        raise Invalid(field, f"is {name!r}, it must be one of {', '.join(SELECTORS)}")
+    return f"REPLAY_SELECTOR_{name.upper()}"
+
+
+def names_of(field: str, names: Any) -> list[str]:
+    if isinstance(names, str):
+        raise Invalid(field, f"is the text {names!r}, it must be a list of names")
+    return list(names)
 
 
 class Inserts:
@@ -159,12 +181,19 @@ class Replay:
         self._link = link_of(connect(server) if isinstance(server, str) else server, table)
         self._inserts = Inserts(self._link, table)
         if columns is not None:
-            specs = [spec_of(name, dtype, shape) for name, (dtype, shape) in columns.items()]
+            if not isinstance(columns, Mapping):
+                raise Invalid("columns", "is no dict of names, each with a type and a shape")
+            specs = [spec_of(name, column) for name, column in columns.items()]
+            size = sum(TYPES[s.dtype].itemsize * math.prod(s.shape) for s in specs)
+            if size > MAX_STEP_BYTES:
+                raise Invalid("columns", f"has steps of {size} bytes, they may have at most {MAX_STEP_BYTES}")
             self._create(pb.ReplayConfig(
-                table=table, columns=specs, max_items=max_items, max_bytes=max_bytes, sampler=f"REPLAY_SELECTOR_{sampler.upper()}",
-                remover=f"REPLAY_SELECTOR_{remover.upper()}", alpha=alpha, epsilon=epsilon, max_times_sampled=max_times_sampled,
-                limiter=pb.ReplayLimiter(min_size=min_size, samples_per_insert=samples_per_insert, min_diff=min_diff, max_diff=max_diff),
-                seed=seed, access=principal_pb2.AccessList(readers=readers, writers=writers)))
+                table=table, columns=specs, max_items=exact.whole("max_items", max_items, 0, MAX_U64), max_bytes=exact.whole("max_bytes", max_bytes, 0, MAX_U64),
+                sampler=selector_of("sampler", sampler), remover=selector_of("remover", remover), alpha=alpha, epsilon=epsilon,
+                max_times_sampled=exact.whole("max_times_sampled", max_times_sampled, 0, MAX_U32),
+                limiter=pb.ReplayLimiter(min_size=exact.whole("min_size", min_size, 0, MAX_U64), samples_per_insert=samples_per_insert, min_diff=min_diff,
+                                         max_diff=max_diff), seed=exact.whole("seed", seed, 0, MAX_U64),
+                access=principal_pb2.AccessList(readers=names_of("readers", readers), writers=names_of("writers", writers))))
         self._columns = {c.name: (TYPES[c.dtype], tuple(c.shape)) for c in self.info().config.columns}
         self._plain = [(name, dtype, shape, *plain_of(dtype)) for name, (dtype, shape) in self._columns.items()]
         self._step_bytes = sum(dtype.itemsize * int(np.prod(shape)) for dtype, shape in self._columns.values())
@@ -192,6 +221,8 @@ class Replay:
     def _exact(self, steps: Steps, is_one: bool = False) -> dict[str, Array]:
         """Returns the steps, [n, …] for each column, in the columns' types; is_one: a single step. Refuses, by the column's name, another
         type, a value outside of the type's range, another shape, and columns of different lengths."""
+        if not isinstance(steps, Mapping):
+            raise Invalid("steps", f"is a {type(steps).__name__}, it must be a dict with the columns {sorted(self._columns)}")
         if steps.keys() != self._columns.keys():
             raise Invalid("steps", f"has the columns {sorted(steps)}, but the table has the columns {sorted(self._columns)}")
         found, n = dict[str, Array](), -1
@@ -210,7 +241,7 @@ class Replay:
     def _one(self, step: Steps) -> list[Any]:
         """Returns copies of one step's values, in the columns' order; as _exact, but fast for what needs no conversion."""
         values = list[Any]()
-        if len(step) == len(self._plain):
+        if isinstance(step, Mapping) and len(step) == len(self._plain):
             for name, dtype, shape, kind, least, most in self._plain:
                 value = step.get(name)
                 if type(value) is np.ndarray and value.dtype == dtype and value.shape == shape:
@@ -238,7 +269,7 @@ class Replay:
 
     def _insert_all(self, steps: dict[str, Array], priorities: Any, timeout: float) -> list[int]:
         n, at_once, timeout_ms = len(next(iter(steps.values()))), self._at_once(), wire.milliseconds(timeout)
-        weights = None if priorities is None else exact.finite("priorities", priorities, n).tolist()
+        weights = None if priorities is None else exact.finite("priorities", priorities, n, 0).tolist()
         parts = range(0, n, at_once)
         with self._inserts.whole():
             self._inserts.open()
@@ -257,7 +288,7 @@ class Replay:
         n = len(next(iter(exactly.values())))
         if n == 0:
             raise Invalid("steps", "is empty: a run needs at least one step")
-        weight = 0.0 if priority is None else float(exact.finite("priority", [priority], 1)[0])
+        weight = 0.0 if priority is None else float(exact.finite("priority", [priority], 1, 0)[0])
         with self._inserts.whole():
             self._inserts.open()
             for at in range(0, n, at_once):
@@ -285,12 +316,12 @@ class Replay:
 
     def sample(self, n: int, timeout: float = 0) -> Batch:
         """Samples n items as soon as the limiter allows it. timeout: how many seconds to wait for that (0: no limit)."""
-        request = pb.ReplaySampleRequest(table=self.table, batch_size=n, batches=1, timeout_ms=wire.milliseconds(timeout))
+        request = pb.ReplaySampleRequest(table=self.table, batch_size=exact.whole("n", n, 0, MAX_U32), batches=1, timeout_ms=wire.milliseconds(timeout))
         return self._link.retried(lambda: self._link.read("Replay/Sample", request, pb.ReplayBatch.FromString, lambda stream: batch_of(next(stream))))
 
     def batches(self, n: int, timeout: float = 0) -> Iterator[Batch]:
         """Yields one batch after the other. The daemon sends the next batches in advance."""
-        request = pb.ReplaySampleRequest(table=self.table, batch_size=n, timeout_ms=wire.milliseconds(timeout))
+        request = pb.ReplaySampleRequest(table=self.table, batch_size=exact.whole("n", n, 0, MAX_U32), timeout_ms=wire.milliseconds(timeout))
         stream = self._link.stream("Replay/Sample", request, pb.ReplayBatch)
         try:
             for m in stream:
@@ -303,7 +334,7 @@ class Replay:
     def update_priorities(self, batch: Batch, priorities: Any) -> int:
         """Sets the priorities of a batch's items and returns how many of these items are still in the table."""
         request = pb.ReplayUpdatePrioritiesRequest(table=self.table, epoch=batch.epoch, keys=batch.keys.tolist(),
-                                                   priorities=exact.finite("priorities", priorities, len(batch)).tolist())
+                                                   priorities=exact.finite("priorities", priorities, len(batch), 0).tolist())
         return int(self._link.call("Replay/UpdatePriorities", request, pb.ReplayUpdatePrioritiesResponse).applied)
 
     def clear(self) -> None:
@@ -359,7 +390,7 @@ class Writer:
 
     def item(self, n_steps: int, priority: float | None = None) -> None:
         """Makes an item from the last n_steps steps; the item is in the table when flush returns."""
-        weight = 0.0 if priority is None else float(exact.finite("priority", [priority], 1)[0])
+        weight = 0.0 if priority is None else float(exact.finite("priority", [priority], 1, 0)[0])
         chunks = [*self._sent, (self._inserts.next_chunk, len(self._steps))]
         known = sum(n for _, n in chunks)
         if not 1 <= n_steps <= min(self.max_steps, known):

@@ -12,7 +12,7 @@ by the next step (AutoresetMode.NEXT_STEP). This module needs numpy and gymnasiu
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gymnasium
@@ -22,19 +22,21 @@ import numpy.typing as npt
 from parley import spaces
 from parley.channel import Link
 from parley.client import Server
+from parley.exact import whole
 from parley.rollouts import Environments, Rollout
 from parley.v1 import env_pb2, tensor_pb2
 from parley.wire import Error
 
 Array = npt.NDArray[Any]
 Base: Any = gymnasium.vector.VectorEnv
+MAX_SEED = (1 << 63) - 1
 
 
 class VectorEnv(Base):  # type: ignore[misc]
     """n environments of one kind. If the worker of some is lost, or they fail, the others go on: the episodes of those that failed are
     truncated, `infos["failure"]` says why, and the next step resets them. If all fail, the first one's error is raised. After a step that
-    was interrupted, as by Ctrl-C, reset must be called. Actions outside of their space are refused or, where an attached environment's
-    space has several parts, cut to it."""
+    was interrupted, as by Ctrl-C, reset must be called. Choices outside of their space are refused or, where an attached environment's
+    space has several parts, cut to it; numbers outside of a Box reach the environment, as in gymnasium."""
 
     def __init__(self, server: Server | Link, name: str, n: int, *, seed: int | None = None) -> None:
         self.environments = Environments(server, name, n, seed)
@@ -62,12 +64,12 @@ class VectorEnv(Base):  # type: ignore[misc]
         indices = np.flatnonzero(mask).tolist()
         request = env_pb2.EnvResetRequest(handle=self.environments.spaces.handle, indices=[] if len(indices) == self.num_envs else indices)
         if isinstance(seed, (int, np.integer)):
-            request.seeds.extend(int(seed) + i for i in indices)
+            request.seeds.extend(whole("seed", seed, 0, MAX_SEED) + i for i in indices)
         elif seed is not None:
-            given = list(seed)
+            given = list(seed) if isinstance(seed, Iterable) and not isinstance(seed, str) else [seed]
             if len(given) != self.num_envs or any(given[i] is None for i in indices):
                 raise ValueError(f"seed has {len(given)} entries, it must have a number for each of {self.num_envs} environments")
-            request.seeds.extend(int(given[i]) for i in indices)
+            request.seeds.extend(whole(f"seed[{i}]", given[i], 0, MAX_SEED) for i in indices)
         response = self.environments.link.once("Env/Reset", request, env_pb2.EnvResetResponse)
         self._in_doubt = self._in_doubt and len(indices) < self.num_envs
         self._numbers[indices] = self._read(response.observation).reshape(len(indices), -1)
