@@ -180,7 +180,23 @@ def test_policies():
                     assert np.allclose(a[name], b[name], atol=1e-5), (head, step, name, a, b)
                 chosen.append(b["action"])
             assert len(np.unique(np.stack(chosen))) >= 2 and (other.params_versions == 0).all()
+        names, seen = ["softmax", "my-softmax", "softmax"], draw.standard_normal((3, 4))
+        with parley.Act(server, names, run=7) as several:  # of several policies at once, each by its own
+            several.wait()
+            several.configure("auto")
+            out = several.act(seen)
+            for i, name in enumerate(names):
+                with parley.Act(server, name, run=7 + i) as alone:
+                    one = alone.act(seen[i:i + 1])
+                assert several.rows == [0, 0, 1] and all(np.allclose(out[key][i], one[key][0], atol=1e-5) for key in out), (name, out, one)
+        for wrong in (["softmax", "gaussian"], "other outputs"), ([], "at least 1"), (["softmax", "nobody"], "nobody"):
+            try:
+                parley.Act(server, wrong[0], run=7).act(seen[:len(wrong[0])])
+                raise AssertionError("it was taken")
+            except (ValueError, parley.Error) as e:
+                assert wrong[1] in str(e), e
         act = other
+        seen = draw.standard_normal((5, 4))
         act.configure("lockstep", n=5)
         mine.update(params_version=7)
         act.act(seen)
@@ -260,6 +276,12 @@ def test_acting():
                 pass
         with parley.connect(daemon.address, patience=0.1) as hasty:
             refused(lambda: parley.Act(hasty, "nobody").wait(), "NOT_FOUND", "nobody")
+        for what in server, whole, parley.OrderedStore(server):
+            try:
+                pickle.dumps(what)
+                raise AssertionError("a connection was pickled")
+            except TypeError as e:
+                assert "connect in the process" in str(e), e
 
 
 class stopping:
@@ -277,12 +299,6 @@ class stopping:
     def cancel(self):
         if self.stream is not None:
             self.stream.cancel()
-        for what in server, whole, parley.OrderedStore(server):
-            try:
-                pickle.dumps(what)
-                raise AssertionError("a connection was pickled")
-            except TypeError as e:
-                assert "connect in the process" in str(e), e
 
 
 class Medley(gymnasium.Env):

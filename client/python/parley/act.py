@@ -15,6 +15,7 @@ from __future__ import annotations
 import queue
 import secrets
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -45,16 +46,20 @@ def error_of(detail: error_pb2.ErrorDetail) -> Error:
 
 
 class Act:
-    """n environments' sessions of a policy, on one stream. Session i is in row i of a lock-step batch. run: sessions of the same run and
-    seed make the same draws (None: a random number). Only one thread at a time may use it."""
+    """n environments' sessions of a policy, on one stream. Session i is in row i of a lock-step batch. model: or a list of policies, one for
+    each session, as of several agents; they have observations of one length. run: sessions of the same run and seed make the same draws
+    (None: a random number). Only one thread at a time may use it."""
 
-    def __init__(self, server: Server | Link | str, model: str, n: int = 1, run: int | None = None) -> None:
+    def __init__(self, server: Server | Link | str, model: str | Sequence[str], n: int = 1, run: int | None = None) -> None:
+        if not isinstance(model, str):
+            n = len(model)
         if n < 1:
             raise ValueError(f"n is {n}, it must be at least 1")
         self.link, self.model, self.n = link_of(server), model, n
+        self.models = [model] * n if isinstance(model, str) else list(model)
         self.run = secrets.randbits(48) if run is None else run
         self.env_ids = self._names()
-        self.rows = list(range(n))
+        self.rows = list(range(n)) if isinstance(model, str) else [self.models[:i].count(name) for i, name in enumerate(self.models)]  # of its policy
         self.params_versions: Array = np.zeros(n, np.uint64)  # that computed the last actions
         self.batch_sizes: Array = np.zeros(n, np.uint32)  # of the batches that they were in
         self._seqs = [0] * n
@@ -69,12 +74,16 @@ class Act:
     def wait(self) -> None:
         """Waits until the policy is ready, for the connection's patience: one that is attached may come after who asks."""
         end = time.monotonic() + self.link.patience
+        for name in dict.fromkeys(self.models):
+            self._wait_for(name, end)
+
+    def _wait_for(self, name: str, end: float) -> None:
         while True:
             try:
-                model = self.link.once("Models/Get", models_pb2.ModelsGetRequest(name=self.model), models_pb2.Model)
+                model = self.link.once("Models/Get", models_pb2.ModelsGetRequest(name=name), models_pb2.Model)
                 if model.state == models_pb2.MODEL_STATE_READY:
                     return
-                error = Error("UNAVAILABLE", f"the policy '{self.model}' is not ready: {model.error or models_pb2.ModelState.Name(model.state)}")
+                error = Error("UNAVAILABLE", f"the policy '{name}' is not ready: {model.error or models_pb2.ModelState.Name(model.state)}")
             except Error as e:
                 if e.code not in ("NOT_FOUND", "UNAVAILABLE"):
                     raise
@@ -90,9 +99,10 @@ class Act:
         kinds = {"auto": pb.ACT_MODE_AUTO, "none": pb.ACT_MODE_NONE, "lockstep": pb.ACT_MODE_LOCKSTEP, "dynamic": pb.ACT_MODE_DYNAMIC}
         if mode not in kinds:
             raise ValueError(f"mode is {mode!r}, it must be one of {', '.join(kinds)}")
-        request = pb.ActConfigureRequest(model=self.model, mode=kinds[mode], n=n, timeout_ms=round(1000 * timeout), min=min, max=max,
-                                         on_miss=pb.ACT_ON_MISS_PARTIAL if partial else pb.ACT_ON_MISS_ABORT, delay_us=round(1e6 * delay))
-        self.link.call("Act/Configure", request, pb.ActConfigureResponse)
+        for name in dict.fromkeys(self.models):
+            request = pb.ActConfigureRequest(model=name, mode=kinds[mode], n=n, timeout_ms=round(1000 * timeout), min=min, max=max,
+                                             on_miss=pb.ACT_ON_MISS_PARTIAL if partial else pb.ACT_ON_MISS_ABORT, delay_us=round(1e6 * delay))
+            self.link.call("Act/Configure", request, pb.ActConfigureResponse)
 
     def act(self, observations: Any, rewards: Any = None, done: Any = None) -> dict[str, Array]:
         """Returns the policy's outputs for one observation of each environment, [n, …] each: "action", and as the policy has them "logp" and
@@ -108,7 +118,7 @@ class Act:
         if self._doubtful:
             self._ask(self._doubtful)
         self._doubtful = [pb.ActStepRequest(
-            model=self.model, env_id=env_id, run_id=self.run + i, seq=self._seqs[i] + 1, reward=gained[i], done=ended[i], tag=i, row=self.rows[i],
+            model=self.models[i], env_id=env_id, run_id=self.run + i, seq=self._seqs[i] + 1, reward=gained[i], done=ended[i], tag=i, row=self.rows[i],
             observation=[tensor_pb2.Tensor(name="observation", dtype=tensor_pb2.DTYPE_F32, shape=[flat.shape[1]], data=flat[i].tobytes())])
             for i, env_id in enumerate(self.env_ids)]
         answers = self._ask(self._doubtful)
@@ -121,6 +131,10 @@ class Act:
         self.params_versions = np.array([a.params_version for a in answers], np.uint64)
         self.batch_sizes = np.array([a.batch_size for a in answers], np.uint32)
         outputs = [{t.name: np.frombuffer(t.data, DTYPES[t.dtype]).reshape(tuple(t.shape)) for t in a.output} for a in answers]
+        kinds = [{name: (a.dtype, a.shape) for name, a in o.items()} for o in outputs]
+        for name, kind in zip(self.models, kinds, strict=True):
+            if kind != kinds[0]:
+                raise ValueError(f"the policies '{self.models[0]}' and '{name}' have other outputs: use an Act for each")
         return {name: np.stack([o[name] for o in outputs]) for name in outputs[0]}
 
     def _ask(self, requests: list[pb.ActStepRequest]) -> list[pb.ActStepResponse]:
