@@ -10,7 +10,7 @@ import sys
 
 TABLE = "docs/promises.md"
 ROW = re.compile(r"^\| (.+?) \| (.+?) \|$", re.M)
-WHOLE = {"docs/worlds.md", "docs/training.md"}  # pages of which nothing may be left out
+WHOLE = {f"docs/{page}.md" for page in ("worlds", "training", "agents", "comparisons")}  # pages of which nothing may be left out
 
 
 def read(*path):
