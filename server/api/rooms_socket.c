@@ -1,6 +1,7 @@
 /* GET /v1/rooms/socket: rooms over a WebSocket, whose messages are the frames of parley.v1.Rooms in
  * protobuf's JSON mapping. Browsers cannot send a key with the upgrade, so it comes in hello, which
- * must come soon.
+ * must come soon. Where another daemon has the rooms, that one answers (passed_rooms.h); frames
+ * wait until it is known where the rooms are.
  *
  * Failures: text that is no JSON ends the WebSocket, and so do a missing or wrong hello; any other
  * frame that cannot be taken is answered with an error frame. */
@@ -13,6 +14,8 @@
 #include "proto/json/protobuf_json.h"
 #include "server/api/openai/error.h"
 #include "server/api/parley/room_frames.h"
+#include "server/api/passed_rooms.h"
+#include "server/cluster/places.h"
 #include "server/http/exchange.h"
 #include "server/http/route.h"
 #include "server/http/upgrade.h"
@@ -30,11 +33,17 @@ enum {
     CLOSE_FORBIDDEN = 4003,
 };
 
+enum rooms_where { ROOMS_HERE, ROOMS_SOUGHT, ROOMS_FOUND_HERE, ROOMS_THERE };
+
 struct rooms_socket {
     struct room_reader reader;
     struct websocket *socket;
     struct server *server;
     const struct access_key *key; /* of hello; NULL: none came */
+    struct place_ask ask;
+    struct passed_rooms passed;
+    enum rooms_where where;
+    bool is_welcome; /* of ROOMS_THERE: hello was answered */
 };
 
 static void rooms_socket_notify(struct room_reader *reader)
@@ -42,8 +51,14 @@ static void rooms_socket_notify(struct room_reader *reader)
     websocket_notify(container_of(reader, struct rooms_socket, reader)->socket);
 }
 
+static void on_rooms_passed(void *arg)
+{
+    websocket_notify(((struct rooms_socket *)arg)->socket);
+}
+
 /* Returns how many bytes were sent; 0 without memory, which ends the WebSocket. */
-static size_t rooms_socket_send(struct websocket *w, const struct room_response *response)
+static size_t rooms_socket_write(struct websocket *w,
+                                 const Parley__V1__RoomsAttachResponse *message)
 {
     struct json_writer writer;
     struct buf text;
@@ -51,13 +66,18 @@ static size_t rooms_socket_send(struct websocket *w, const struct room_response 
 
     buf_init(&text, 16 * FRAME_MAX_BYTES);
     writer = json_writer_begin(&text);
-    protobuf_json_write(&writer, NULL, &response->message.base);
+    protobuf_json_write(&writer, NULL, &message->base);
     if (json_writer_end(&writer) != STATUS_OK)
         websocket_end(w, WEBSOCKET_INTERNAL, "the server has no memory for a frame");
     else if (websocket_send(w, text.data, text.len, true) == STATUS_OK)
         n = text.len;
     buf_deinit(&text);
     return n;
+}
+
+static size_t rooms_socket_send(struct websocket *w, const struct room_response *response)
+{
+    return rooms_socket_write(w, &response->message);
 }
 
 /* A key that was revoked ends its WebSockets. False: it has ended. */
@@ -77,7 +97,7 @@ static bool rooms_socket_admit(struct rooms_socket *s, const Parley__V1__RoomsAt
     struct access_proof proof = {0};
     struct error err;
 
-    if (s->key != NULL || s->reader.person != NULL)
+    if (s->key != NULL || s->reader.person != NULL || s->where != ROOMS_HERE)
         return rooms_socket_check_key(s);
     if (!is_hello) {
         websocket_end(s->socket, CLOSE_NO_HELLO, "hello must come first");
@@ -93,22 +113,125 @@ static bool rooms_socket_admit(struct rooms_socket *s, const Parley__V1__RoomsAt
     return false;
 }
 
-static void rooms_socket_take(struct rooms_socket *s, const Parley__V1__RoomsAttachRequest *m)
+static void rooms_socket_fail(struct rooms_socket *s, const struct error *err)
+{
+    websocket_end(s->socket,
+                  err->status == STATUS_UNAVAILABLE || err->status == STATUS_EXHAUSTED
+                      ? CLOSE_TRY_AGAIN
+                      : CLOSE_FORBIDDEN,
+                  err->text);
+}
+
+static void rooms_socket_take_here(struct rooms_socket *s, const Parley__V1__RoomsAttachRequest *m)
 {
     struct room_response response;
 
-    if (!rooms_socket_admit(s, m) ||
-        !room_frames_take(&response, &s->reader, access_key_principal(s->key), m))
+    if (!room_frames_take(&response, &s->reader, access_key_principal(s->key), m))
         return;
     (void)rooms_socket_send(s->socket, &response);
     if (s->reader.person == NULL) /* its hello has failed */
-        websocket_end(s->socket,
-                      response.err.status == STATUS_UNAVAILABLE ||
-                              response.err.status == STATUS_EXHAUSTED
-                          ? CLOSE_TRY_AGAIN
-                          : CLOSE_FORBIDDEN,
-                      response.err.text);
+        rooms_socket_fail(s, &response.err);
 }
+
+/* --- rooms of another daemon --- */
+
+static void on_rooms_place(struct place_ask *a, const struct journal_peer *owner,
+                           const struct error *err)
+{
+    struct rooms_socket *s = container_of(a, struct rooms_socket, ask);
+    struct error why = *err;
+
+    if (why.status == STATUS_OK && owner == NULL) {
+        s->where = ROOMS_FOUND_HERE;
+        websocket_notify(s->socket);
+        return;
+    }
+    if (why.status == STATUS_OK && !passed_rooms_begin(&s->passed, s->server->cluster, owner,
+                                                       access_key_principal(s->key)->name))
+        (void)error_draining(&why);
+    s->where = ROOMS_THERE;
+    if (why.status != STATUS_OK)
+        rooms_socket_fail(s, &why);
+}
+
+/* hello's key is for this daemon alone. */
+static void rooms_socket_pass(struct rooms_socket *s, const Parley__V1__RoomsAttachRequest *m)
+{
+    Parley__V1__RoomsAttachRequest out = *m;
+    Parley__V1__RoomHello hello;
+    struct error err;
+
+    if (m->frame_case == PARLEY__V1__ROOMS_ATTACH_REQUEST__FRAME_HELLO) {
+        hello = *m->hello;
+        hello.key = (char *)(uintptr_t) ""; /* it is only read */
+        out.hello = &hello;
+    }
+    if (passed_rooms_send(&s->passed, &out, &err) != STATUS_OK)
+        rooms_socket_fail(s, &err);
+}
+
+static void rooms_socket_take(struct rooms_socket *s, const Parley__V1__RoomsAttachRequest *m)
+{
+    const struct journal_peer *owner;
+
+    if (!rooms_socket_admit(s, m))
+        return;
+    if (s->where == ROOMS_HERE && s->reader.person == NULL &&
+        places_look(s->server->places, JOURNAL_PLACE_ROOMS, &owner) != PLACE_HERE) {
+        s->where = ROOMS_SOUGHT;
+        places_ask(s->server->places, JOURNAL_PLACE_ROOMS, false, &s->ask, on_rooms_place);
+    }
+    if (s->where == ROOMS_HERE)
+        rooms_socket_take_here(s, m);
+    else
+        rooms_socket_pass(s, m);
+}
+
+/* Frames that waited while the rooms were looked for: they are here. */
+static void rooms_socket_take_back(struct rooms_socket *s)
+{
+    const Parley__V1__RoomsAttachRequest *m;
+    struct arena arena;
+
+    s->where = ROOMS_HERE;
+    arena_init(&arena, 16 * FRAME_MAX_BYTES);
+    while ((m = passed_rooms_take_back(&s->passed, &arena)) != NULL)
+        rooms_socket_take_here(s, m);
+    arena_deinit(&arena);
+    if (s->passed.is_over)
+        rooms_socket_fail(s, &s->passed.err);
+}
+
+static void rooms_socket_over_there(struct rooms_socket *s)
+{
+    struct room_response response;
+
+    if (!s->is_welcome) {
+        room_frames_fail(&response, &s->passed.err);
+        (void)rooms_socket_send(s->socket, &response);
+    }
+    rooms_socket_fail(s, &s->passed.err);
+}
+
+static void rooms_socket_write_passed(struct rooms_socket *s)
+{
+    const Parley__V1__RoomsAttachResponse *m;
+    struct arena arena;
+
+    arena_init(&arena, 16 * FRAME_MAX_BYTES);
+    m = passed_rooms_next(&s->passed, &arena);
+    if (m != NULL) {
+        s->is_welcome = true;
+        (void)rooms_socket_write(s->socket, m);
+        if (s->passed.is_over)
+            websocket_notify(s->socket);
+    } else if (s->passed.is_over) {
+        rooms_socket_over_there(s);
+    }
+    arena_deinit(&arena);
+}
+
+/* --- what comes and goes --- */
 
 static void rooms_socket_message(struct websocket *w, void *state, const char *data, size_t len,
                                  bool is_text)
@@ -131,7 +254,7 @@ static void rooms_socket_message(struct websocket *w, void *state, const char *d
     if (protobuf_json_read(&message, &parley__v1__rooms_attach_request__descriptor, value,
                            FRAME_MAX_FIELDS, &arena, &err) == STATUS_OK) {
         rooms_socket_take(s, (const Parley__V1__RoomsAttachRequest *)message);
-    } else if (s->reader.person == NULL) {
+    } else if (s->reader.person == NULL && s->where == ROOMS_HERE) {
         websocket_end(w, CLOSE_NO_HELLO, err.text);
     } else {
         room_frames_fail(&response, &err);
@@ -149,6 +272,12 @@ static void rooms_socket_write_ready(struct websocket *w, void *state)
 
     if (!rooms_socket_check_key(s))
         return;
+    if (s->where == ROOMS_THERE) {
+        rooms_socket_write_passed(s);
+        return;
+    }
+    if (s->where == ROOMS_FOUND_HERE)
+        rooms_socket_take_back(s);
     while (n > 0 && n_sent < FLUSH_BYTES && room_frames_next(&response, &s->reader)) {
         n = rooms_socket_send(w, &response);
         n_sent += n;
@@ -161,6 +290,8 @@ static void rooms_socket_over(struct websocket *w, void *state)
 {
     struct rooms_socket *s = state;
 
+    places_leave(&s->ask);
+    passed_rooms_deinit(&s->passed);
     room_reader_close(&s->reader);
     free(s);
 }
@@ -187,6 +318,7 @@ static void rooms_socket_serve(struct exchange *x)
     }
     s->server = exchange_server(x);
     room_reader_init(&s->reader, s->server->rooms, rooms_socket_notify);
+    passed_rooms_init(&s->passed, on_rooms_passed, s);
     if ((s->socket = upgrade_to_websocket(x, &handler, s)) == NULL)
         free(s);
 }

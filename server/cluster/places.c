@@ -89,7 +89,8 @@ static void place_lose(struct places_row *row)
     log_warn("cluster", "place=lost what=\"another parleyd has what was here\"");
     if (row->holder.keeper != NULL)
         keeper_leave(row->holder.keeper);
-    row->holder.leave(row->holder.self, &why);
+    if (row->holder.leave != NULL)
+        row->holder.leave(row->holder.self, &why);
 }
 
 static void place_is_here(struct places *p, struct places_row *row, uint64_t epoch)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What one daemon has as a whole, of three that share a PostgreSQL: groups of Registry, tasks of Work, keys of Store, tables of Replay, sets of
-parameters. Whichever daemon is asked, the answer is the same. Daemons are killed with what they have, and what was kept goes on elsewhere.
+parameters, rooms. Whichever daemon is asked, the answer is the same. Daemons are killed with what they have, and what was kept goes on elsewhere.
 
 usage: postgres.sh test_places.py PARLEYD PARLEY"""
 import concurrent.futures
@@ -23,15 +23,16 @@ import parley  # noqa: E402
 import parley.optim  # noqa: E402
 import test_keys  # noqa: E402
 import test_registry  # noqa: E402
+import test_rooms  # noqa: E402
 import test_together  # noqa: E402
 from parley.parallel import World  # noqa: E402
-from parley.v1 import registry_pb2, work_pb2, work_pb2_grpc  # noqa: E402
+from parley.v1 import registry_pb2, rooms_pb2, rooms_pb2_grpc, work_pb2, work_pb2_grpc  # noqa: E402
 
 CLI = sys.argv[2]
 OPTIM = os.path.join(os.path.dirname(__file__), "..", "integration", "test_optim.py")
 ROUNDS, KIND = 25, {"kind": "adam", "lr": 0.01}  # of its trainers
 SHAPES = (7, 33), (33,), (33, 1), (1,)
-PLACES = {"params", "store", "replay", "registry", "work", "rooms"}  # rooms have a place, but their calls are not passed on
+PLACES = {"params", "store", "replay", "registry", "work", "rooms"}
 
 
 def listed(client):
@@ -121,6 +122,77 @@ def work(a, b, c):
         assert b"".join(result.payload for results in said for result in results.results) == b"cba", said
     worker.cancel()
     thread.join(children.PATIENCE)
+
+
+class Person:
+    """A person in rooms, by gRPC."""
+
+    def __init__(self, client, name, token=""):
+        self.out, self.heard = queue.SimpleQueue(), []
+        self.call = rooms_pb2_grpc.RoomsStub(grpc.insecure_channel(client.address)).Attach(iter(self.out.get, None), timeout=2 * children.PATIENCE)
+        self.send(hello=rooms_pb2.RoomHello(name=name, token=token))
+        self.token = self.until("welcome").welcome.token
+
+    def send(self, **frame):
+        self.out.put(rooms_pb2.RoomsAttachRequest(**frame))
+
+    def until(self, kind):
+        """The next frame of this kind; no frame on the way is an error."""
+        for frame in self.call:
+            assert frame.WhichOneof("frame") != "error", frame
+            if frame.entry.text:
+                self.heard.append(frame.entry.text)
+            if frame.WhichOneof("frame") == kind:
+                return frame
+        raise AssertionError(f"the call has ended before {kind}")
+
+    def join(self, room):
+        self.send(join=rooms_pb2.RoomJoin(room=room))
+        self.until("snapshot")
+
+    def say(self, room, text, number):
+        self.send(say=rooms_pb2.RoomSay(room=room, text=text, client_seq=number))
+        return self.until("ack").ack.seq
+
+    def hears(self, text):
+        while text not in self.heard:
+            self.until("entry")
+
+
+def rooms(a, b, c):
+    """People in one room by three daemons, by gRPC and by WebSockets; who comes back by another daemon has missed nothing."""
+    ann, bob, cem = (eventually(Person, client, name) for client, name in ((a, "Ann"), (b, "Bob"), (c, "Cem")))
+    for person in ann, bob, cem:
+        person.join("den")
+    for i, person in enumerate((ann, bob, cem)):
+        assert person.say("den", f"I am {i}", 1) > 0
+    for person, text in ((ann, "I am 2"), (bob, "I am 0"), (cem, "I am 1")):
+        person.hears(text)
+    cem.call.cancel()
+    back = Person(a, "", cem.token)
+    back.join("den")
+    back.hears("I am 2")
+    assert back.heard == ["I am 0", "I am 1", "I am 2"], back.heard
+    sockets = [test_rooms.Socket(client, name) for client, name in ((a, "Dan"), (b, "Eve"), (c, "Fay"))]
+    for i, socket in enumerate(sockets):
+        socket.join("den")
+        told = socket.until("entry", lambda entry, i=i: entry.get("text") == f"I am {2 + i}")
+        assert [text for _, _, kind, text in test_rooms.entries(told) if kind == "SAID"] == [f"I am {n}" for n in range(3 + i)], told
+        socket.say("den", f"I am {3 + i}", 1)
+    back.hears("I am 5")
+    for socket in sockets:
+        socket.send(join={"room": "x" * 1000})  # refused, and the socket goes on
+        socket.until("error")
+        socket.say("den", "again", 2)
+        socket.close()
+    for client in a, b, c:
+        socket = test_rooms.Socket(client)
+        socket.send(hello={"name": "", "token": "no token"})
+        assert "error" in socket.read() and socket.read()[0] == 4003
+        socket.close()
+    for person in ann, bob, back:
+        person.out.put(None)
+        fails(lambda person=person: list(person.call))
 
 
 COLUMNS = {"x": ("float32", ())}
@@ -220,7 +292,7 @@ def main():
         clients = [stack.enter_context(daemon) for daemon in daemons[2:]]
         clients = [daemon.__enter__() for daemon in daemons[:2]] + clients
         children.until("each to know the others", lambda: len(listed(clients[0])) == 3)
-        for check in (registry, world, work, kept):
+        for check in (registry, world, work, rooms, kept):
             check(*clients)
             print(check.__name__, flush=True)
         values = trained(*clients)

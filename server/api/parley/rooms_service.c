@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "server/api/parley/methods.h"
+#include "server/api/parley/placed_call.h"
 #include "server/api/parley/room_frames.h"
 #include "server/server.h"
 
@@ -118,7 +119,8 @@ static void rooms_attach(struct call *call)
     call_read(call);
 }
 
-#define ROOMS_METHODS(METHOD)                                                      \
-    METHOD(BIDI, KEY, "/parley.v1.Rooms/Attach", parley__v1__rooms_attach_request, \
-           parley__v1__rooms_attach_response, rooms_attach)
-CALL_TABLE(rooms_service_methods, ROOMS_METHODS)
+#define ROOMS_METHODS(METHOD) \
+    METHOD(BIDI, KEY, "Rooms/Attach", rooms_attach_request, rooms_attach_response, rooms_attach)
+
+#define PARLEY_PLACE JOURNAL_PLACE_ROOMS
+PLACED_TABLE(rooms_service_methods, ROOMS_METHODS)
