@@ -22,12 +22,14 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "integration"))
 import grpc  # noqa: E402
 import children  # noqa: E402
 import harness  # noqa: E402
+import test_keys  # noqa: E402
 import test_tls  # noqa: E402
 from harness import conversations  # noqa: E402
 
 POSTGRES = os.environ["PARLEY_TEST_POSTGRES"]
 LEASE_S = 3600  # longer than the test, however loaded the machine is: who is killed has the lease ended, but for one test
 SWEPT_LEASE_S = 4
+SHARE = os.path.join(os.path.dirname(__file__), "..", "..", "share", "cluster")
 
 
 class Together:
@@ -544,26 +546,40 @@ def shown_and_drained(all, cli):
 
 
 def by_tls(all, folder):
-    """Daemons that show each other certificates, and take none without."""
-    authority = test_tls.Authority(folder, "authority")
+    """Daemons with the settings that people copy (share/cluster/tls.yaml): they show each other certificates, take none without, and pass on who
+    asks, each conversation being its principal's alone."""
+    authority, stranger = test_tls.Authority(folder, "ca"), test_tls.Authority(folder, "stranger")
     pem, key = authority.sign("daemon")
-    flags = ["--tls-cert", pem, "--tls-key", key, "--tls-client-ca", authority.pem]
-    read = []
-    for path in (authority.pem, key, pem):
-        with open(path, "rb") as file:
-            read.append(file.read())
-    credentials = grpc.ssl_channel_credentials(*read)
+    theirs = stranger.sign("other")
+    for name, path in (("tls.crt", pem), ("tls.key", key), ("ca.crt", authority.pem)):
+        os.symlink(path, os.path.join(folder, name))
+    with open(os.path.join(SHARE, "tls.yaml"), encoding="utf-8") as file:
+        text = file.read()
+    assert text.count("/etc/parley/tls/") == 4, text
+    config = os.path.join(folder, "tls.yaml")
+    with open(config, "w", encoding="utf-8") as file:
+        file.write(text.replace("/etc/parley/tls", folder))
+    keys = {name: test_keys.new_key() for name in ("alice", "bob")}
+    test_keys.write_keys(os.path.join(folder, "keys"), *keys.items())
+    flags = ["--config", config, "--keys", os.path.join(folder, "keys")]
 
-    def stub(client):
-        return harness.conversations_pb2_grpc.ConversationsStub(grpc.secure_channel(client.address, credentials))
+    def stub(client, name, *pair):
+        read = []
+        for path in (authority.pem, *reversed(pair)):
+            with open(path, "rb") as file:
+                read.append(file.read())
+        own = grpc.composite_channel_credentials(grpc.ssl_channel_credentials(*read), grpc.access_token_call_credentials(keys[name]))
+        return harness.conversations_pb2_grpc.ConversationsStub(grpc.secure_channel(client.address, own))
 
     with all.daemon(*flags) as a, all.daemon(*flags) as b:
-        c = stub(a).Open(conversations.ConversationsOpenRequest(model="echo"), timeout=children.PATIENCE).conversation
+        c = stub(a, "alice", pem, key).Open(conversations.ConversationsOpenRequest(model="echo"), timeout=children.PATIENCE).conversation
         home = all.owner(c)
         ask = conversations.TurnRequest(conversation=c, text="hidden")
-        assert stub(b).Ask(ask, timeout=children.PATIENCE).message.text == "hidden" and all.owner(c) == home
-        bare = harness.conversations_pb2_grpc.ConversationsStub(grpc.secure_channel(a.address, grpc.ssl_channel_credentials(read[0])))
-        fails(grpc.StatusCode.UNAVAILABLE, bare.Ask, ask, timeout=children.PATIENCE)
+        assert stub(b, "alice", pem, key).Ask(ask, timeout=children.PATIENCE).message.text == "hidden" and all.owner(c) == home
+        assert all.sql(f"SELECT principal FROM parley.conversation WHERE id = '{c}'") == "alice"
+        fails(grpc.StatusCode.NOT_FOUND, stub(b, "bob", pem, key).Ask, ask, timeout=children.PATIENCE)
+        fails(grpc.StatusCode.UNAVAILABLE, stub(a, "alice").Ask, ask, timeout=children.PATIENCE)
+        fails(grpc.StatusCode.UNAVAILABLE, stub(a, "alice", *theirs).Ask, ask, timeout=children.PATIENCE)
 
 
 def client_pid(client):
