@@ -63,6 +63,40 @@ bool cluster_can_pass_on(const struct cluster *c)
     return c != NULL && c->outgoing != NULL && !c->is_stopping;
 }
 
+/* Those that cannot be reached are passed over. */
+const struct journal_peer *cluster_peer(const struct cluster *c, size_t i)
+{
+    const struct journal_peer *peer;
+
+    for (size_t at = 0; (peer = journal_other(c->journal, at)) != NULL; at++)
+        if (peer->address[0] != '\0' && i-- == 0)
+            return peer;
+    return NULL;
+}
+
+size_t cluster_n_peers(const struct cluster *c)
+{
+    size_t n = 0;
+
+    while (cluster_peer(c, n) != NULL)
+        n++;
+    return n;
+}
+
+void cluster_watch(struct cluster *c, struct cluster_watcher *w, void (*look)(void *arg), void *arg)
+{
+    w->look = look;
+    w->arg = arg;
+    list_push(&c->watchers, &w->link);
+    alarm_by(c->alarm, env_now_us(c->env) + CLUSTER_LOOK_US);
+}
+
+void cluster_unwatch(struct cluster_watcher *w)
+{
+    if (link_is_on(&w->link))
+        list_remove(&w->link);
+}
+
 bool cluster_has_refused(const struct error *err, bool is_unsent)
 {
     return is_unsent || (err->status == STATUS_ABORTED && err->reason == REASON_SERVER_DRAINING);
@@ -185,7 +219,13 @@ void cluster_tick(void *cluster)
             !journal_has_other(c->journal, call->to))
             cluster_call_give_up(call, &err);
     }
-    if (!list_is_empty(&c->calls))
+    for (at = list_first(&c->watchers); at != NULL; at = next) {
+        struct cluster_watcher *w = container_of(at, struct cluster_watcher, link);
+
+        next = list_next(&c->watchers, at);
+        w->look(w->arg);
+    }
+    if (!list_is_empty(&c->calls) || !list_is_empty(&c->watchers))
         alarm_set(c->alarm, env_now_us(c->env) + CLUSTER_LOOK_US);
 }
 

@@ -22,13 +22,20 @@ struct cluster_figures {
     uint64_t n_refused;   /* of those, without a valid pass */
 };
 
+/* Who wants to see which other daemons live: a member of its owner's struct. */
+struct cluster_watcher {
+    struct link link;
+    void (*look)(void *arg);
+    void *arg;
+};
+
 struct cluster {
     struct journal *journal; /* NULL: it has no other daemons */
     const struct access *access;
     const struct env *env;
     struct alarm *alarm;
     struct outgoing_port *outgoing; /* NULL: nothing is passed on */
-    struct list calls;
+    struct list calls, watchers;
     struct cluster_figures figures;
     bool is_draining, is_stopping;
     void (*stopped)(void *arg);
@@ -43,7 +50,7 @@ enum status cluster_open(struct cluster *c, struct uv_loop_s *loop, struct journ
 void cluster_join(struct cluster *c, const char *address);
 /* Takes no more calls of others, and no turns. Calls that were passed on go on. */
 void cluster_drain(void *cluster);
-/* Ends calls whose daemon has no lease any more. */
+/* Ends calls whose daemon has no lease any more, and has the watchers look. */
 void cluster_tick(void *cluster);
 /* Ends the calls that were passed on, with UNAVAILABLE. Returns whether all is over; if not,
  * stopped is called once it is. */
@@ -53,6 +60,17 @@ void cluster_metrics(const struct cluster *c, struct buf *out);
 
 /* Whether a call may be passed on: LOOKUP_ANYWHERE makes sense. c may be NULL. */
 bool cluster_can_pass_on(const struct cluster *c);
+
+/* Returns how many other daemons live and can be reached. */
+size_t cluster_n_peers(const struct cluster *c);
+/* Returns one of them, until the loop's next iteration; NULL if there is no i-th one. */
+const struct journal_peer *cluster_peer(const struct cluster *c, size_t i);
+/* Has look be called now and again, never inside, until cluster_unwatch. look may do anything but
+ * unwatch others. */
+void cluster_watch(struct cluster *c, struct cluster_watcher *w, void (*look)(void *arg),
+                   void *arg);
+/* Does nothing if w does not watch. */
+void cluster_unwatch(struct cluster_watcher *w);
 
 /* Of the end of a call at another daemon. It has not begun there: it may be begun anywhere. */
 bool cluster_has_refused(const struct error *err, bool is_unsent);

@@ -87,16 +87,40 @@ static bool token_read(uint64_t *life, struct watch_place *place, const char *to
 enum status watch_token_parse(struct watch_place *out, const struct watch_ring *ring,
                               const char *token, struct error *err)
 {
-    struct watch_place place = {0};
-    uint64_t life = 0;
+    struct watch_place place = {.next = ring->n_events, .below = UINT64_MAX};
+    const char *at = token;
 
-    if (token[0] != '\0' &&
-        (!token_read(&life, &place, token) || (life == ring->life && place.next > ring->n_events)))
-        return error_field(err, "resume_token", "is not a token of an earlier response");
-    if (token[0] == '\0' || life != ring->life || ring->n_events - place.next > WATCH_RING_EVENTS)
-        place = (struct watch_place){.next = ring->n_events, .below = UINT64_MAX};
+    while (*at != '\0') {
+        const size_t n = strcspn(at, ",");
+        struct watch_place part = {0};
+        char text[WATCH_TOKEN_CHARS];
+        uint64_t life = 0;
+
+        (void)snprintf(text, sizeof(text), "%.*s", (int)(n < sizeof(text) ? n : 0), at);
+        if (!token_read(&life, &part, text) || (life == ring->life && part.next > ring->n_events))
+            return error_field(err, "resume_token", "is not a token of an earlier response");
+        if (life == ring->life && ring->n_events - part.next <= WATCH_RING_EVENTS)
+            place = part;
+        at += n;
+        if (*at == ',' && *++at == '\0')
+            return error_field(err, "resume_token", "is not a token of an earlier response");
+    }
     *out = place;
     return STATUS_OK;
+}
+
+size_t watch_token_parts(const char *token)
+{
+    size_t n = token[0] != '\0';
+
+    for (; *token != '\0'; token++)
+        n += *token == ',';
+    return n;
+}
+
+bool watch_place_is_new(const struct watch_place *place)
+{
+    return !place->is_synced && place->below == UINT64_MAX;
 }
 
 /* --- watchers --- */

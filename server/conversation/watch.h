@@ -72,11 +72,17 @@ enum { WATCH_TOKEN_CHARS = 3 * 16 + 2 + 1 };
 void watch_token_format(char out[WATCH_TOKEN_CHARS], const struct watch_ring *ring,
                         const struct watch_place *place);
 
-/* Reads the place of a token. The place is the beginning of a new snapshot if the token is "", if
- * it is of another life, or if the ring does not have the token's next event any more. INVALID,
- * naming the field resume_token, if the text is no token. */
+/* Reads the place of a token, or, of tokens of several daemons with commas between, of this ring's.
+ * The place is the beginning of a new snapshot if the token is "", if none is of this life, or if
+ * the ring does not have the token's next event any more. INVALID, naming the field resume_token,
+ * if the text is no token. */
 enum status watch_token_parse(struct watch_place *out, const struct watch_ring *ring,
                               const char *token, struct error *err) MUST_CHECK;
+
+/* Returns of how many daemons the token's parts are. */
+size_t watch_token_parts(const char *token);
+/* Returns whether a place that was read is the beginning of a new snapshot. */
+bool watch_place_is_new(const struct watch_place *place);
 
 /* A watcher is a member of its owner's struct. */
 struct watcher {

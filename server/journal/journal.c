@@ -90,7 +90,7 @@ struct journal {
     uint64_t lag_us[2];      /* the longest wait of a record in this interval, and the one before */
     uint64_t lag_since_us;   /* when this interval began */
     size_t n_others;         /* of the last beat, as are others */
-    char others[JOURNAL_MAX_MEMBERS][JOURNAL_DAEMON_CHARS];
+    struct journal_peer others[JOURNAL_MAX_MEMBERS];
     char address[JOURNAL_ADDRESS_CHARS];
     bool is_sweeping;
     void (*stopped)(void *arg);
@@ -671,9 +671,14 @@ uint64_t journal_n_lapses(const struct journal *j)
 bool journal_has_other(const struct journal *j, const char *id)
 {
     for (size_t i = 0; i < j->n_others && i < JOURNAL_MAX_MEMBERS; i++)
-        if (strcmp(j->others[i], id) == 0)
+        if (strcmp(j->others[i].id, id) == 0)
             return true;
     return j->n_others > JOURNAL_MAX_MEMBERS; /* it may be one of the rest */
+}
+
+const struct journal_peer *journal_other(const struct journal *j, size_t i)
+{
+    return i < j->n_others && i < JOURNAL_MAX_MEMBERS ? &j->others[i] : NULL;
 }
 
 bool journal_is_shared(const struct journal *j)

@@ -111,6 +111,9 @@ uint64_t journal_n_beats(const struct journal *j);
 uint64_t journal_n_lapses(const struct journal *j);
 /* Returns whether this process had a lease at the last beat, as far as is known. */
 bool journal_has_other(const struct journal *j, const char *id);
+/* Returns one of the other processes that had a lease at the last beat, until the next beat. NULL
+ * for i = their number, and beyond JOURNAL_MAX_MEMBERS. */
+const struct journal_peer *journal_other(const struct journal *j, size_t i);
 /* Returns whether processes may share the store. */
 bool journal_is_shared(const struct journal *j);
 

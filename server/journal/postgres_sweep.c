@@ -100,31 +100,36 @@ static bool sweep_is_between(const struct postgres_store *s)
     return memcmp(s->swept_to, start, sizeof(start)) == 0;
 }
 
-/* ids, with blanks between. */
-static void sweep_note_others(struct postgres_store *s, const char *ids)
+/* lines: of each an id, a blank and an address, which may be empty. */
+static void sweep_note_others(struct postgres_store *s, const char *lines)
 {
     s->base.n_others = 0;
-    while (*ids != '\0') {
-        const size_t n = strcspn(ids, " ");
+    while (*lines != '\0') {
+        const size_t n = strcspn(lines, "\n"), n_id = strcspn(lines, " \n");
 
-        if (s->base.n_others < JOURNAL_MAX_MEMBERS)
-            (void)snprintf(s->base.others[s->base.n_others], JOURNAL_DAEMON_CHARS, "%.*s", (int)n,
-                           ids);
+        if (s->base.n_others < JOURNAL_MAX_MEMBERS) {
+            struct journal_peer *other = &s->base.others[s->base.n_others];
+
+            (void)snprintf(other->id, sizeof(other->id), "%.*s", (int)n_id, lines);
+            (void)snprintf(other->address, sizeof(other->address), "%.*s",
+                           n_id < n ? (int)(n - n_id - 1) : 0, lines + n_id + (n_id < n));
+        }
         s->base.n_others++;
-        ids += n + (ids[n] == ' ');
+        lines += n + (lines[n] == '\n');
     }
 }
 
 enum status postgres_sweep(struct postgres_store *s, struct error *err)
 {
     const struct link_connection *l = &s->link;
-    PGresult *r = link_query(
-        &s->link,
-        "SELECT coalesce(string_agg(id, ' ') FILTER (WHERE until > clock_timestamp()), ''),"
-        " coalesce(min(id) FILTER (WHERE until <= clock_timestamp() AND id > $2), ''),"
-        " EXISTS (SELECT FROM parley.conversation WHERE is_wanted AND owner = '')"
-        " FROM parley.daemon WHERE id <> $1",
-        LINK_ARGS(link_text(s->base.self), link_text(s->swept)), err);
+    PGresult *r =
+        link_query(&s->link,
+                   "SELECT coalesce(string_agg(id || ' ' || address, chr(10)) FILTER"
+                   " (WHERE until > clock_timestamp()), ''),"
+                   " coalesce(min(id) FILTER (WHERE until <= clock_timestamp() AND id > $2), ''),"
+                   " EXISTS (SELECT FROM parley.conversation WHERE is_wanted AND owner = '')"
+                   " FROM parley.daemon WHERE id <> $1",
+                   LINK_ARGS(link_text(s->base.self), link_text(s->swept)), err);
     bool has_given;
     size_t len;
 

@@ -331,10 +331,10 @@ struct journal_store {
     uint64_t lag_ms;                     /* the longest wait of a record to be durable lately */
     bool is_sweeping;                    /* it goes on with turns of processes that ended */
     /* What the last beat found. */
-    char self[JOURNAL_DAEMON_CHARS]; /* this process's id; set by open */
-    size_t n_others;                 /* processes that live, beside this one */
-    char others[JOURNAL_MAX_MEMBERS][JOURNAL_DAEMON_CHARS]; /* of those as many as fit */
-    struct journal_orphan orphans[JOURNAL_MAX_SWEPT];       /* [n_orphans] */
+    char self[JOURNAL_DAEMON_CHARS];                  /* this process's id; set by open */
+    size_t n_others;                                  /* processes that live, beside this one */
+    struct journal_peer others[JOURNAL_MAX_MEMBERS];  /* of those as many as fit */
+    struct journal_orphan orphans[JOURNAL_MAX_SWEPT]; /* [n_orphans] */
     size_t n_orphans;
 };
 

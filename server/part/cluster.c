@@ -10,6 +10,7 @@ static void cluster_part_init(void *self, struct part_host *host, struct alarm *
     struct cluster *c = self;
 
     list_init(&c->calls);
+    list_init(&c->watchers);
     c->env = host->env;
     c->alarm = alarm;
     c->stopped_arg = host;

@@ -261,6 +261,102 @@ def forged(all, a, b):
     assert all.owner(c) == other, "it was passed on"
 
 
+KIND = conversations.ConversationEventKind.Value
+
+
+class Watch:
+    """A watch of all conversations, with what it has told."""
+
+    def __init__(self, client, token=""):
+        self.call = client.conversations.Watch(conversations.ConversationsWatchRequest(resume_token=token), timeout=children.PATIENCE)
+        self.token = token
+
+    def next(self, *kinds):
+        """The conversations of the next events, which are of these kinds in any order."""
+        events = [next(self.call) for _ in kinds]
+        self.token = events[-1].resume_token
+        said = {conversations.ConversationEventKind.Name(event.kind).rpartition("_")[2].lower(): event.conversation for event in events}
+        assert sorted(said) == sorted(kinds), events
+        return [said[kind] for kind in kinds]
+
+    def snapshot(self):
+        """The conversations that it begins with."""
+        said = []
+        while (event := next(self.call)).kind != KIND("CONVERSATION_EVENT_KIND_SYNCED"):
+            assert event.kind == KIND("CONVERSATION_EVENT_KIND_SNAPSHOT"), event
+            said.append(event.conversation)
+        self.token = event.resume_token
+        return said
+
+    def ends(self):
+        error = fails(grpc.StatusCode.UNAVAILABLE, list, self.call)
+        assert "watch again" in error.details(), error.details()
+
+
+def watched(all, a, b):
+    """Watch at one daemon tells of all: what each has, stored or in its memory alone, and what happens there. It goes on by its token at any of
+    them, and ends where a daemon comes or goes, as what happened there meanwhile is not known; its snapshot has it."""
+    def know(n):
+        children.until("each to know the others", lambda: all_know(n, a, b))
+
+    know(2)
+    here, there = a.open("echo"), b.open("echo")
+    watch = Watch(a)
+    stored = watch.snapshot()
+    assert {here, there} <= set(stored) and len(stored) == len(set(stored)), stored
+    b.close(there)
+    assert watch.next("closed") == [there]
+    made = b.open("echo")
+    assert watch.next("opened") == [made]
+    fork = b.fork(made)
+    assert watch.next("forked") == [fork]
+    mine = a.open("echo")
+    assert watch.next("opened") == [mine]
+    assert chat(b, "kept by nobody")[0] == 200
+    opened, closed = watch.next("opened", "closed")
+    assert opened == closed
+    # Elsewhere, by the token: what happened since, at both, and no snapshot.
+    watch.call.cancel()
+    a.close(mine)
+    b.close(fork)
+    watch = Watch(b, watch.token)
+    first = [next(watch.call), next(watch.call)]
+    assert {event.conversation for event in first} == {mine, fork}, first
+    assert {event.kind for event in first} == {KIND("CONVERSATION_EVENT_KIND_CLOSED")}, first
+    watch.token = first[1].resume_token
+    # What is in another daemon's memory alone is in the snapshot while it is there.
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "go"}], "stream": True, "max_tokens": children.LONG_TURN, "ignore_eos": True}
+    connection = http.client.HTTPConnection(b.http, timeout=children.PATIENCE)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body))
+    answer = connection.getresponse()
+    assert answer.readline().startswith(b"data: ")
+    unkept = watch.next("opened")[0]
+    other = Watch(a)
+    assert unkept in other.snapshot()
+    answer.close()
+    connection.close()
+    assert watch.next("closed") == other.next("closed") == [unkept]
+    for text in ("x", watch.token + ",", "," + watch.token, watch.token + ",x"):
+        fails(grpc.StatusCode.INVALID_ARGUMENT, lambda text=text: next(Watch(a, text).call))
+    c = all.daemon()
+    client = c.__enter__()
+    for one in watch, other:
+        one.ends()
+    know(3)
+    watch = Watch(a, watch.token)
+    assert {here, made} <= set(watch.snapshot())
+    last = client.open("echo")
+    assert watch.next("opened") == [last]
+    all.kill(c)
+    watch.ends()
+    know(2)
+    assert last in Watch(b, watch.token).snapshot()
+
+
+def all_know(n, *clients):
+    return {metric(client, "parley_cluster_daemons") for client in clients} == {n}
+
+
 SAMPLING = {"max_tokens": 1200, "seed": 11, "ignore_eos": True}
 LONG = {"sampling": harness.sampling.Sampling(max_tokens=1200, seed=11, ignore_eos=True)}
 
@@ -593,7 +689,7 @@ def main():
         children.run([write_tiny_model, model, "8192"], check=True)
         all = Together(parleyd, "together", "--model", f"tiny={model}", "--linger", "0")
         with all.daemon() as a, all.daemon() as b:
-            for check in (by_grpc, by_chat, by_model, by_connect, by_http, by_http_stream, forged):
+            for check in (by_grpc, by_chat, by_model, by_connect, by_http, by_http_stream, forged, watched):
                 began = time.monotonic()
                 check(all, a, b)
                 print(check.__name__, f"{time.monotonic() - began:.1f} s", flush=True)

@@ -5,13 +5,20 @@
  *
  * The journal is read a row at a time, behind all that was appended before. So a row tells nothing
  * of an event that is still in the ring. If an event went out while a row was read, the row is read
- * again. */
+ * again.
+ *
+ * Where daemons share the journal, a watch of all conversations is a watch at each of them
+ * (watch_peers.h). Another daemon's part has only what the journal cannot tell: those conversations
+ * that are in its memory alone, SYNCED once all that it has changed is written, and its events. The
+ * snapshot here begins behind that SYNCED, and the events of others come behind the SYNCED here, so
+ * that no row is older than an event before it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "server/api/parley/conversation_call.h"
 #include "server/api/parley/methods.h"
+#include "server/api/parley/watch_peers.h"
 #include "server/api/parley/wire.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/keeping.h"
@@ -23,14 +30,20 @@
 
 enum { STATE_MAX_BYTES = 4 << 20 };
 
+#define TOKENS_MAX_BYTES ((size_t)(JOURNAL_MAX_MEMBERS + 1) * WATCH_TOKEN_CHARS)
+
 struct watch_call {
     struct call *call;
     struct conversations *all;
     struct watcher watcher;
-    struct journal_wait row_wait; /* for the next row of the journal */
+    struct watch_peers peers;     /* of a watch of all; none of a part */
+    struct journal_wait row_wait; /* for the next row of the journal, or of a part's SYNCED */
     uint64_t row_place;           /* in the journal, of the last row */
     uint64_t first_serial;        /* conversations with it, and newer ones, opened meanwhile */
     bool is_reading, is_row_old;  /* an event went out since the read began */
+    bool is_part;                 /* another daemon passes on what this one has */
+    bool is_resuming;             /* all go on behind the token, or all begin anew */
+    bool owes_synced;             /* of a part that goes on behind its token: said first */
 };
 
 static const Parley__V1__ConversationEventKind event_kinds[] = {
@@ -54,16 +67,26 @@ static void watch_service_write(struct watch_call *w, Parley__V1__ConversationEv
                                 bool more)
 {
     char token[WATCH_TOKEN_CHARS];
+    struct error err;
+    struct buf tokens;
 
     watch_token_format(token, w->watcher.ring, &w->watcher.place);
-    message->resume_token = token;
-    call_write(w->call, &message->base, more);
+    buf_init(&tokens, TOKENS_MAX_BYTES);
+    if (buf_append_text(&tokens, token) == STATUS_OK &&
+        watch_peers_tokens(&w->peers, &tokens) == STATUS_OK) {
+        message->resume_token = tokens.data;
+        call_write(w->call, &message->base, more);
+    } else {
+        (void)error_no_memory(&err, TOKENS_MAX_BYTES, "a resume token");
+        call_finish(w->call, &err);
+    }
+    buf_deinit(&tokens);
 }
 
 /* Whether a message of the snapshot can be written as soon as the one before is out. */
 static bool has_snapshot(const struct watch_call *w)
 {
-    return !w->watcher.place.is_synced &&
+    return !w->watcher.place.is_synced && !w->is_part &&
            (w->watcher.at != NULL || w->all->keeping.journal == NULL);
 }
 
@@ -119,11 +142,12 @@ static void write_open(struct watch_call *w, const struct conversation *c)
     arena_deinit(&arena);
 }
 
-static void write_synced(struct watch_call *w)
+static void write_synced(struct watch_call *w, const char *reason)
 {
     Parley__V1__ConversationEvent message = PARLEY__V1__CONVERSATION_EVENT__INIT;
 
     message.kind = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_SYNCED;
+    message.reason = (char *)(uintptr_t)reason; /* it is only read */
     message.unix_ms = conversations_unix_ms(w->all);
     watch_service_write(w, &message, false);
 }
@@ -174,7 +198,7 @@ static void on_row(void *arg, struct journal_found *found, const struct error *e
         watch_write_row(w, container_of(row, const struct journal_row, link));
     else {
         snapshot_end(&w->watcher);
-        write_synced(w);
+        write_synced(w, "");
     }
 }
 
@@ -200,17 +224,111 @@ static void write_snapshot(struct watch_call *w)
         read_row(w);
     else {
         snapshot_end(&w->watcher);
-        write_synced(w);
+        write_synced(w, "");
     }
+}
+
+/* --- with other daemons --- */
+
+static void on_part_settled(void *arg, const struct error *err)
+{
+    struct watch_call *w = arg;
+
+    w->is_reading = false;
+    if (err->status != STATUS_OK) {
+        call_finish(w->call, err);
+    } else if (w->is_row_old) {
+        call_notify(w->call);
+    } else {
+        snapshot_end(&w->watcher);
+        write_synced(w, "");
+    }
+}
+
+/* Those that are kept are in the journal, which the other daemon reads. */
+static void write_part(struct watch_call *w)
+{
+    const struct conversation *c;
+
+    do {
+        c = snapshot_next(&w->watcher);
+    } while (c != NULL && c->host.is_kept);
+    if (c != NULL) {
+        write_open(w, c);
+    } else {
+        w->is_reading = true;
+        w->is_row_old = false;
+        journal_settle(w->all->keeping.journal, &w->row_wait, on_part_settled, w);
+    }
+}
+
+static void watch_begin_peers(struct watch_call *w, const char *token)
+{
+    w->is_resuming = token[0] != '\0';
+    watch_peers_begin(&w->peers, call_server(w->call)->cluster, call_principal(w->call)->name,
+                      token, watch_service_notify, w);
+}
+
+static void watch_begin_anew(struct watch_call *w)
+{
+    struct error ignored; /* "" is a token */
+
+    (void)!watch_token_parse(&w->watcher.place, w->watcher.ring, "", &ignored);
+    snapshot_begin(w->all, &w->watcher);
+    watch_begin_peers(w, "");
+    call_notify(w->call); /* there may be no peers */
+}
+
+/* Tokens of other daemons than those that live now tell nothing of what the others did. */
+static void watch_join(struct watch_call *w, const char *token)
+{
+    if (watch_token_parts(token) == 1 + cluster_n_peers(call_server(w->call)->cluster))
+        watch_begin_peers(w, token);
+    else
+        watch_begin_anew(w);
+}
+
+/* Returns whether the snapshot and the events of this daemon may come. */
+static bool watch_is_joined(struct watch_call *w)
+{
+    Parley__V1__ConversationEvent *message;
+    bool is_resumed = false;
+
+    if (w->peers.is_over) {
+        call_finish(w->call, &w->peers.err);
+        return false;
+    }
+    if (!watch_peers_have_begun(&w->peers, &is_resumed))
+        return false;
+    if (w->is_resuming && (!is_resumed || watch_place_is_new(&w->watcher.place))) {
+        watch_peers_leave(&w->peers);
+        watch_begin_anew(w);
+        return false;
+    }
+    w->is_resuming = false;
+    if (watch_peers_are_synced(&w->peers))
+        return true;
+    message = watch_peers_next(&w->peers);
+    if (message != NULL)
+        watch_service_write(w, message, false);
+    return false;
 }
 
 static void watch_service_write_ready(struct call *call, void *state)
 {
     struct watch_call *w = state;
     struct watcher *watcher = &w->watcher;
+    Parley__V1__ConversationEvent *message;
     struct watch_event event;
     uint64_t lost;
 
+    if (w->owes_synced) {
+        w->owes_synced = false;
+        write_synced(w, WATCH_PEERS_RESUMED);
+        return;
+    }
+    if (w->peers.cluster != NULL && !watch_is_joined(w))
+        return;
     if ((watcher->place.is_synced || watcher_is_pressed(watcher)) &&
         watcher_next(watcher, &event, &lost)) {
         if (lost > 0)
@@ -220,8 +338,12 @@ static void watch_service_write_ready(struct call *call, void *state)
         w->is_row_old = true;
     } else if (w->is_reading) {
         return;
+    } else if (!watcher->place.is_synced && w->is_part) {
+        write_part(w);
     } else if (!watcher->place.is_synced) {
         write_snapshot(w);
+    } else if ((message = watch_peers_next(&w->peers)) != NULL) {
+        watch_service_write(w, message, false);
     } else if (watcher->is_one &&
                conversations_get_of(w->all, watcher->principal, &watcher->id) == NULL) {
         call_finish(call, NULL); /* it is closed, and the watcher knows */
@@ -233,6 +355,7 @@ static void watch_service_on_close(struct call *call, void *state, enum status w
     struct watch_call *w = state;
 
     journal_leave(&w->row_wait);
+    watch_peers_leave(&w->peers);
     watcher_close(&w->watcher);
     free(w);
 }
@@ -310,6 +433,10 @@ static void watch_service_start_watch(struct call *call,
         return;
     }
     call_set_handler(call, &handler, w);
+    w->is_part = !w->watcher.is_one && call_is_passed_on(call);
+    w->owes_synced = w->is_part && w->watcher.place.is_synced;
+    if (!w->watcher.is_one && !w->is_part && cluster_can_pass_on(server->cluster))
+        watch_join(w, request->resume_token);
     call_notify(call);
 }
 

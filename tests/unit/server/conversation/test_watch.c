@@ -2,6 +2,7 @@
 
 #include "tests/unit/base/suite.h"
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,6 +161,7 @@ START_TEST(test_tokens)
     ck_assert_uint_eq(again.below, UINT64_MAX);
     ck_assert_int_eq(parse(&again, &ring, ""), STATUS_OK);
     ck_assert_uint_eq(again.below, UINT64_MAX);
+    ck_assert(watch_place_is_new(&again));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         ck_assert_int_eq(parse(&again, &ring, bad[i]), STATUS_INVALID);
     watch_ring_deinit(&ring);
@@ -167,4 +169,40 @@ START_TEST(test_tokens)
 }
 END_TEST
 
-SUITE_MAIN("server/watch", test_events, test_lost, test_resume, test_tokens)
+/* Of the tokens of several daemons each takes its own, wherever it stands; each has to be one. */
+START_TEST(test_tokens_of_all)
+{
+    static const char *const bad[][2] = {{"", ","}, {",", ""}, {"", ",,"}, {"", ",x"}, {"x,", ""}};
+    struct watch_ring ring, other, third;
+    struct watch_place place = {.is_synced = true}, again;
+    char mine[WATCH_TOKEN_CHARS], theirs[WATCH_TOKEN_CHARS], text[4 * WATCH_TOKEN_CHARS];
+
+    watch_ring_init(&ring, 7);
+    watch_ring_init(&other, 8);
+    watch_ring_init(&third, 9);
+    watch_token_format(mine, &ring, &place);
+    place = (struct watch_place){.below = 42};
+    watch_token_format(theirs, &other, &place);
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(text, sizeof(text), "%s,%s", i == 0 ? mine : theirs, i == 0 ? theirs : mine);
+        ck_assert_uint_eq(watch_token_parts(text), 2);
+        ck_assert_int_eq(parse(&again, &ring, text), STATUS_OK);
+        ck_assert(again.is_synced);
+        ck_assert_int_eq(parse(&again, &other, text), STATUS_OK);
+        ck_assert_uint_eq(again.below, 42);
+        ck_assert(!watch_place_is_new(&again));
+        ck_assert_int_eq(parse(&again, &third, text), STATUS_OK);
+        ck_assert(watch_place_is_new(&again));
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        (void)snprintf(text, sizeof(text), "%s%s%s", bad[i][0], mine, bad[i][1]);
+        ck_assert_int_eq(parse(&again, &ring, text), STATUS_INVALID);
+    }
+    ck_assert_uint_eq(watch_token_parts(""), 0);
+    watch_ring_deinit(&ring);
+    watch_ring_deinit(&other);
+    watch_ring_deinit(&third);
+}
+END_TEST
+
+SUITE_MAIN("server/watch", test_events, test_lost, test_resume, test_tokens, test_tokens_of_all)

@@ -555,6 +555,8 @@ START_TEST(test_orphans)
     b->is_sweeping = true;
     ck_assert_uint_eq(sweeps(b), 0);
     ck_assert_uint_eq(b->n_others, 1);
+    ck_assert_str_eq(b->others[0].id, a->self);
+    ck_assert_str_eq(b->others[0].address, "");
     leases_end();
     b->renewed_us = 0; /* its own lease is renewed */
     b->is_sweeping = false;
