@@ -362,8 +362,11 @@ static void watch_service_on_close(struct call *call, void *state, enum status w
 
 static void watch_service_drain(struct call *call, void *state)
 {
+    struct watch_call *w = state;
     struct error err;
 
+    journal_leave(&w->row_wait); /* a row would be written behind the end */
+    watch_peers_leave(&w->peers);
     (void)error_draining(&err);
     call_finish(call, &err);
 }
