@@ -54,23 +54,46 @@ static bool read_main(char out[HUB_COMMIT_CHARS + 1], const char *folder)
     return true;
 }
 
-/* Adds the files below root, whose paths there begin with prefix; a link must lead to a file. */
-static void list_files(struct hub_files *f, const char *root, const char *prefix, int depth)
+/* A folder that is being listed, for those in it. */
+struct listed_folder {
+    const struct listed_folder *parent;
+    dev_t device;
+    ino_t inode;
+};
+
+/* Whether f is this folder, or in it. */
+static bool listed_folder_is_in(const struct listed_folder *f, const struct stat *st)
+{
+    while (f != NULL && (f->device != st->st_dev || f->inode != st->st_ino))
+        f = f->parent;
+    return f != NULL;
+}
+
+/* Adds the files below root, whose paths there begin with prefix; a link must lead to a file, or to
+ * a folder that it is not in. */
+static void list_files(struct hub_files *f, const char *root, const char *prefix,
+                       const struct listed_folder *parent, int depth)
 {
     char *folder = hub_path("%s/%s", root, prefix);
     DIR *dir = opendir(folder);
+    struct listed_folder here = {.parent = parent};
     const struct dirent *entry;
+    struct stat st;
 
+    if (dir != NULL && fstat(dirfd(dir), &st) == 0) {
+        here.device = st.st_dev;
+        here.inode = st.st_ino;
+    }
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
         char *name = hub_path("%s%s%s", prefix, prefix[0] == '\0' ? "" : "/", entry->d_name);
         char *path = hub_path("%s/%s", root, name);
-        struct stat st;
 
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             stat(path, &st) != 0)
             ;
-        else if (S_ISDIR(st.st_mode) && depth < FOLDERS_MAX_DEPTH)
-            list_files(f, root, name, depth + 1);
+        else if (S_ISDIR(st.st_mode) && depth < FOLDERS_MAX_DEPTH &&
+                 !listed_folder_is_in(&here, &st))
+            list_files(f, root, name, &here, depth + 1);
         else if (S_ISREG(st.st_mode))
             (void)hub_files_add(f, name); /* NULL: a name that no file of the hub has */
         free(path);
@@ -109,7 +132,7 @@ static enum status choose_in(char **ret_snapshot, const char **ret_file, struct 
     if (!read_main(commit, folder))
         return error_set(err, STATUS_NOT_FOUND, "nothing of it is there");
     snapshot = hub_path("%s/snapshots/%s", folder, commit);
-    list_files(out, snapshot, "", 0);
+    list_files(out, snapshot, "", NULL, 0);
     if (hub_files_choose(out, part, ret_file, err) != STATUS_OK) {
         free(snapshot);
         return err->status;

@@ -153,6 +153,33 @@ START_TEST(incomplete_models_are_not_found)
 }
 END_TEST
 
+/* A link to the folder that it is in adds no further names of a file. */
+START_TEST(folders_are_listed_once)
+{
+    static const char at[] = "cache/models--o--r/snapshots/" COMMIT;
+    char name[512];
+
+    begin();
+    set("HF_HUB_CACHE", "cache");
+    put("cache/models--o--r/refs/main", COMMIT);
+    (void)snprintf(name, sizeof(name), "%s/x/m-Q8_0.gguf", at);
+    put(name, "");
+    (void)snprintf(name, sizeof(name), "%s/%s/x/again", root, at);
+    ck_assert_int_eq(symlink(".", name), 0);
+    (void)snprintf(name, sizeof(name), "%s/%s/x/up", root, at);
+    ck_assert_int_eq(symlink("..", name), 0);
+    (void)snprintf(name, sizeof(name), "%s/%s/more", root, at);
+    ck_assert_int_eq(symlink("../../elsewhere", name), 0);
+    put("cache/models--o--r/elsewhere/m-Q4_0.gguf", "");
+    (void)snprintf(name, sizeof(name), "%s/more/m-Q4_0.gguf", at);
+    finds("hf:o/r:Q4_0", name, NULL); /* a link to another folder is followed */
+    (void)snprintf(name, sizeof(name), "%s/%s/more", root, at);
+    ck_assert_int_eq(unlink(name), 0);
+    finds("hf:o/r:Q4_0", NULL, "there is no Q4_0; there are: m-Q8_0.gguf; ");
+    end();
+}
+END_TEST
+
 static const char manifest[] =
     "{\"schemaVersion\": 2, \"layers\": ["
     "{\"mediaType\": \"application/vnd.ollama.image.template\", \"digest\": \"sha256:1\"}, "
@@ -218,5 +245,5 @@ START_TEST(wrong_manifests_are_refused)
 END_TEST
 
 SUITE_MAIN("base/fetch/find", paths_are_left, the_cache_of_the_hub_is_read,
-           incomplete_models_are_not_found, the_store_of_ollama_is_read,
+           incomplete_models_are_not_found, folders_are_listed_once, the_store_of_ollama_is_read,
            wrong_manifests_are_refused)
