@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The examples of client/examples/algorithms: what they minimise beside the papers' formulas, written out in numpy; that they learn; that a
-stack is its networks one by one; that the daemon's optimiser and targets are torch's.
+stack is its networks one by one; that the daemon's optimiser and targets are torch's; that torch's tensors pass by reference.
 
 usage: test_algorithms.py PARLEYD      (by a Python that has torch and grpcio; see algorithms.sh)"""
 import argparse
@@ -22,6 +22,7 @@ import parley.policies  # noqa: E402
 import parley.stack  # noqa: E402
 import torch  # noqa: E402
 from children import Daemon  # noqa: E402
+from parley.parallel import Pool, dumps, loads, share  # noqa: E402
 from parley.rollouts import Environments, Rollout, learn  # noqa: E402
 from parley.v1 import tensor_pb2  # noqa: E402
 
@@ -519,7 +520,43 @@ def test_spread():
     assert found[True] > 0.5 * found[False] and found[True] > -20, found
 
 
-TESTS = [test_ddpg_and_td3, test_sac, test_maddpg, test_rainbow, test_noise, test_stack, test_learning, test_spread, test_recurrent, test_daemon]
+def refused(does):
+    try:
+        does()
+    except (TypeError, ValueError) as e:
+        return str(e)
+    raise AssertionError("it was not refused")
+
+
+def test_shared_tensors():
+    """By reference torch's tensors are the same memory, or are refused by name."""
+    for shape in (1000, 10), (), (0,):
+        there = share(torch.ones(shape))
+        assert share(there) is there and torch.equal(there, torch.ones(shape))
+    there = share(torch.zeros(1000, 10))
+    half, weights = share(torch.arange(5000, dtype=torch.bfloat16)), share(torch.ones(999, requires_grad=True))
+    for tensor in there, there[2:5], there.T, there[:, ::2], half, weights, torch.nn.Parameter(there[0]):
+        data = dumps([tensor], copy_tensor=False)
+        (back,) = loads(data)
+        assert len(data) < 1500 and back.data_ptr() == tensor.data_ptr() and torch.equal(back, tensor), tensor
+        assert (back.dtype, back.requires_grad, type(back)) == (tensor.dtype, tensor.requires_grad, type(tensor))
+    module = torch.nn.Linear(100, 100)
+    for tensor in torch.zeros(1000), torch.zeros(1000).share_memory_(), module, torch.ones(1000).to_sparse():
+        assert "share()" in refused(lambda tensor=tensor: dumps({"a": [tensor]}, copy_tensor=False)), tensor
+    assert "sparse" in refused(lambda: share(torch.zeros(5).to_sparse()))
+    for p in module.parameters():
+        p.data = share(p.data)
+    assert loads(dumps(module, copy_tensor=False)).weight.data_ptr() == module.weight.data_ptr()
+    with Daemon(PARLEYD) as daemon, Pool(1, is_copy_tensor=False, share_method="cpu", address=daemon.address) as pool:
+        pool.apply(lambda tensor: tensor.fill_(3), (there,))
+        mine = torch.zeros(5000)
+        assert (there == 3).all() and (pool.apply(lambda tensor: tensor.add_(2), (mine,)) == 2).all() and (mine == 0).all()
+        pool.close()
+        pool.join()
+
+
+TESTS = [test_ddpg_and_td3, test_sac, test_maddpg, test_rainbow, test_noise, test_stack, test_learning, test_spread, test_recurrent, test_daemon,
+         test_shared_tensors]
 
 
 def main():

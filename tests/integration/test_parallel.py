@@ -412,6 +412,12 @@ def test_by_reference(address):
     assert share(here) is here and len(dumps(here, copy_tensor=False)) < 1000 < 800_000 < len(dumps(here))
     assert (loads(dumps(here[10:20], copy_tensor=False)) == 0).all()
     assert "share()" in str(raised(ValueError, lambda: dumps(np.zeros(1000), copy_tensor=False)))
+    for view in here[:, ::3], here[::-1, ::-2], here[::7].T, here[3:4, 5:6]:
+        back = loads(dumps(view, copy_tensor=False))
+        assert np.shares_memory(back, view) and back.shape == view.shape
+        view[...] = np.arange(view.size).reshape(view.shape)
+        assert (back == view).all() and len(dumps(view, copy_tensor=False)) < 1000
+    assert "share()" in str(raised(ValueError, lambda: dumps(np.zeros((1000, 10))[:, ::2], copy_tensor=False))), "it was copied without a word"
     with Pool(2, is_copy_tensor=False, share_method="cpu", address=address) as pool:
         back = pool.apply(fill, (here, 3.0))
         assert (here == 3).all() and np.shares_memory(back, here)

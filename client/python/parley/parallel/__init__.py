@@ -8,8 +8,9 @@ tensors. The names are those of Machin.
     [6, 4]
 
 A pool's tasks go through a daemon (parley.v1.Work). When a worker is lost, its task is run again, up to `retries` times; after that the
-task fails with an error that says how the worker ended. Tensors are numpy arrays. By default they are copied. By reference
-(is_copy_tensor=False, share_method="cpu") the processes of one machine use the same shared memory, which `share` creates.
+task fails with an error that says how the worker ended. Tensors are numpy arrays, or torch's. By default they are copied. By reference
+(is_copy_tensor=False, share_method="cpu") the processes of one machine use the same shared memory, which `share` creates; tensors are those of
+the cpu.
 
 A `World` of processes has groups, whose members call each other's functions and services (`help(parley.parallel.group)`). A
 `ModelAssigner` chooses a device for each model."""

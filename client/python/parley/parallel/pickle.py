@@ -1,15 +1,18 @@
-"""Pickles objects, lambdas and local functions included, with large arrays by value or by reference.
+"""Pickles objects, lambdas and local functions included, with large arrays by value or by reference. By reference, that holds for arrays that
+are not contiguous, and for tensors of torch, too; by value these are within the pickle.
 
 By reference, the bytes name shared memory of a process: /proc/PID/fd/FD, a memfd, which vanishes with its last user. It exists as long
 as an array in it exists in that process."""
 from __future__ import annotations
 
+import ctypes
 import io
 import mmap
 import os
 import pickle
 import secrets
 import struct
+import sys
 import threading
 import weakref
 from collections.abc import Sequence
@@ -20,6 +23,7 @@ _HEAD = struct.Struct("<II")  # number of buffers, bytes of the pickle
 _BUFFER = struct.Struct("<Qq32sQQ")  # size in bytes; -1 if by value, else index of the segment; the segment's name and size; offset in it
 _OWNER = struct.Struct("<II")  # follows _BUFFER for each buffer by reference: the owner's process id and file descriptor
 ALIGNMENT = 16  # of a buffer by value; these buffers come last, each padded to a multiple of this
+NOT_SHARED = "an array is not in shared memory: pass a copy that share() makes"
 _PLAIN = frozenset((int, float, complex, str, bytes, bool, type(None)))
 
 
@@ -74,10 +78,12 @@ def _open(name: str, size: int, pid: int, fd: int | None, its_fd: int) -> Segmen
 
 
 def share(array: Any) -> Any:
-    """Copies a numpy array into shared memory, where all processes see what one of them writes. An array that is in shared memory already
-    is returned itself."""
+    """Copies a numpy array, or a tensor of torch, into shared memory, where all processes see what one of them writes. What is in memory
+    that this function has made is returned itself; a tensor that torch's share_memory_ has moved is copied."""
     import numpy
 
+    if hasattr(array, "detach"):
+        return _share_tensor(array)
     flat = numpy.ascontiguousarray(array)
     if flat.size == 0 or _find(flat.reshape(-1).view(numpy.uint8).data) is not None:
         return array
@@ -86,25 +92,102 @@ def share(array: Any) -> Any:
     return copy
 
 
-def _find(view: memoryview) -> tuple[Segment, int] | None:
-    """Returns the segment that contains a buffer and the buffer's offset in it, or None."""
-    import numpy
+def _share_tensor(tensor: Any) -> Any:
+    import torch
 
-    at = numpy.frombuffer(view, numpy.uint8).ctypes.data
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        raise TypeError(f"a tensor of {tensor.device} and {tensor.layout} cannot be in shared memory, only one of the cpu and torch.strided")
+    if tensor.numel() == 0 or _find_at(tensor.data_ptr(), 1) is not None:
+        return tensor
+    copy = torch.frombuffer(_make(tensor.numel() * tensor.element_size()), dtype=tensor.dtype).reshape(tensor.shape)
+    copy.copy_(tensor.detach())
+    return copy.requires_grad_(tensor.requires_grad)
+
+
+def _find_at(at: int, size: int) -> tuple[Segment, int] | None:
+    """Returns the segment that contains this memory and the memory's offset in it, or None."""
     with _lock:
         for segment in list(_segments.values()):
-            if segment.start <= at and at + view.nbytes <= segment.start + len(segment):
+            if segment.start <= at and at + size <= segment.start + len(segment):
                 return segment, at - segment.start
     return None
 
 
-def _pickle(what: Any, take: Any) -> bytes:
+def _find(view: memoryview) -> tuple[Segment, int] | None:
+    import numpy
+
+    return _find_at(numpy.frombuffer(view, numpy.uint8).ctypes.data, view.nbytes)
+
+
+def _memory(at: int, size: int, owner: Any) -> pickle.PickleBuffer:
+    memory = (ctypes.c_char * size).from_address(at)
+    memory.owner = owner  # type: ignore[attr-defined]  # for as long as the memory is used
+    return pickle.PickleBuffer(memory)
+
+
+def _array_of(memory: Any, shape: Any, dtype: Any, strides: Any, offset: int) -> Any:
+    import numpy
+
+    return numpy.ndarray(shape, dtype, memory, offset, strides)
+
+
+def _storage_of(memory: Any, dtype: Any) -> Any:
+    import torch
+
+    flat = torch.frombuffer(memory, dtype=torch.uint8)
+    if hasattr(flat, "untyped_storage"):
+        return torch.storage.TypedStorage(wrap_storage=flat.untyped_storage(), dtype=dtype, _internal=True)
+    return torch.storage.TypedStorage(wrap_storage=flat.storage().untyped(), dtype=dtype)  # torch 1
+
+
+class _Reducers:
+    """How a pickler makes out-of-band buffers of what is within the pickle otherwise. is_strict: what cannot be passed by reference is refused."""
+
+    def __init__(self, is_strict: bool) -> None:
+        self.is_strict = is_strict
+
+    def table(self) -> dict[Any, Any]:
+        found = dict[Any, Any]()
+        if "numpy" in sys.modules:
+            found[sys.modules["numpy"].ndarray] = self.array
+        if "torch" in sys.modules:
+            found[sys.modules["torch"].storage.TypedStorage] = self.storage
+        return found
+
+    def array(self, array: Any) -> Any:
+        if array.flags.forc or array.size == 0 or array.dtype.hasobject:
+            return array.__reduce_ex__(5)
+        found = _find_at(array.ctypes.data, 1)
+        if found is None:
+            if self.is_strict and array.nbytes >= MIN_BYTES:
+                raise ValueError(NOT_SHARED)
+            return array.__reduce_ex__(5)
+        ends = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+        before, behind = -sum(e for e in ends if e < 0), sum(e for e in ends if e > 0)
+        memory = _memory(array.ctypes.data - before, before + behind + array.itemsize, array)
+        return _array_of, (memory, array.shape, array.dtype, array.strides, before)
+
+    def storage(self, storage: Any) -> Any:
+        """A storage has the memory of tensors."""
+        memory = storage._untyped_storage if hasattr(storage, "_untyped_storage") else storage.untyped()
+        if memory.nbytes() > 0 and memory.device.type == "cpu":
+            return _storage_of, (_memory(memory.data_ptr(), memory.nbytes(), memory), storage.dtype)
+        if self.is_strict and memory.nbytes() > 0:
+            raise ValueError(f"a tensor is on the device '{memory.device}': only those of the cpu are passed by reference")
+        return storage.__reduce__()
+
+
+def _pickle(what: Any, take: Any, reducers: _Reducers | None) -> bytes:
     if type(what) in _PLAIN:
         return pickle.dumps(what, 5)
     import cloudpickle
 
     file = io.BytesIO()
-    cloudpickle.Pickler(file, 5, buffer_callback=take).dump(what)
+    pickler = cloudpickle.Pickler.__new__(cloudpickle.Pickler)
+    if reducers is not None:
+        pickler.dispatch_table = pickler.dispatch_table.new_child(reducers.table())  # which __init__ reads
+    pickler.__init__(file, 5, buffer_callback=take)
+    pickler.dump(what)
     return file.getvalue()
 
 
@@ -126,7 +209,7 @@ def pack(what: Any, by_reference: bool, others: str = "share") -> tuple[list[byt
         buffers.append(raw)
         return False
 
-    body = _pickle(what, take)
+    body = _pickle(what, take, _Reducers(others == "refuse") if by_reference else None)
     parts: list[bytes | memoryview] = [_HEAD.pack(len(buffers), len(body)), body]
     values = list[bytes | memoryview]()
     for raw in buffers:
@@ -136,7 +219,7 @@ def pack(what: Any, by_reference: bool, others: str = "share") -> tuple[list[byt
             values += [raw, padding(raw.nbytes)]
             continue
         if found is None and others == "refuse":
-            raise ValueError("an array is not in shared memory: pass a copy that share() makes")
+            raise ValueError(NOT_SHARED)
         if found is None:
             found = _make(raw.nbytes), 0
             found[0][:] = raw
@@ -185,7 +268,7 @@ def unpack(data: bytes | bytearray | memoryview, fds: Sequence[int] | None = Non
 
 
 def dumps(what: Any, recurse: bool = True, copy_tensor: bool = True) -> bytes:
-    """Pickles an object. copy_tensor=False: arrays are passed by reference and must be in shared memory (see share). Functions that cannot
+    """Pickles an object. copy_tensor=False: arrays and tensors are passed by reference and must be in memory that share has made. Functions that cannot
     be imported are always pickled by value, with everything they refer to; recurse is ignored."""
     return b"".join(pack(what, not copy_tensor, "refuse")[0])
 
