@@ -128,6 +128,11 @@ def embed(daemon):
     assert len(old) == len(one.embeddings[0]) and max(abs(a / scale - b) for a, b in zip(old, one.embeddings[0])) < 1e-6
     status, _, body = ask(daemon, "POST", "/api/embeddings", {"model": "tiny", "prompt": ["a", "b"]})
     assert status == 400 and "/api/embed takes lists" in json.loads(body)["error"]
+    for empty in ({"input": ""}, {"input": []}, {}):
+        assert ask(daemon, "POST", "/api/embed", {"model": "tiny", **empty})[::2] == (200, b'{"model":"tiny","embeddings":[]}'), empty
+    assert ask(daemon, "POST", "/api/embeddings", {"model": "tiny", "prompt": ""})[::2] == (200, b'{"embedding":[]}')
+    for status, wrong in ((400, {"input": [""]}), (400, {"input": 0}), (404, {"input": "", "model": "none"})):
+        assert ask(daemon, "POST", "/api/embed", {"model": "tiny", **wrong})[0] == status, wrong
 
 
 def models(daemon):
@@ -173,8 +178,7 @@ def errors(daemon):
     assert client.chat("tiny", STORY, options={"num_predict": 1, "repeat_last_n": 64, "mirostat": 0, "num_ctx": 4096, "seed": -1}).done
     expect(400, "context", client.generate, "tiny", "word " * 4000)
     expect(400, "embeddings", lambda model, text: [client.embed(model, text)], "echo", "x")
-    for given in ("", [], ["a", ""]):
-        expect(400, "empty", lambda model, text: [client.embed(model, text)], "tiny", given)
+    expect(400, "empty", lambda model, text: [client.embed(model, text)], "tiny", ["a", ""])
     expect(501, "/api/delete", lambda model: [client.delete(model)], "tiny")
     expect(501, "/api/copy", lambda a, b: [client.copy(a, b)], "tiny", "small")
 

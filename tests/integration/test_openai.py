@@ -488,6 +488,9 @@ def errors(parley):
                                    extra_body={**echoes, "ignore_eos": True})
     assert {name: told.to_dict()[name] for name in echoes} == echoes and told.top_logprobs == 2, told
     assert [len(t.top_logprobs) for t in told.output[0].content[0].logprobs] == [2, 2, 2], told.output
+    every = ["file_search_call.results", "web_search_call.results", "reasoning.encrypted_content"]
+    assert client.responses.create(model="tiny", input="x", max_output_tokens=3, include=every).status == "incomplete"
+    expect(openai.BadRequestError, "no response has such a part", client.responses.create, model="tiny", input="x", include=["every"])
     # A history that is too long loses its beginning; what remains is what a client would have sent.
     long = [{"role": "user", "content": f"{i} " + "w " * 300} for i in range(12)]
     cut = client.responses.create(model="tiny", input=long, truncation="auto", max_output_tokens=3)

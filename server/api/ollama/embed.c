@@ -1,6 +1,7 @@
 /* POST /api/embed, and /api/embeddings of older clients. */
 #include <string.h>
 
+#include "server/api/answer.h"
 #include "server/api/embedding_request.h"
 #include "server/api/known_fields.h"
 #include "server/api/ollama/error.h"
@@ -12,6 +13,8 @@
 #include "server/json/fields.h"
 #include "server/model/model.h"
 #include "server/server.h"
+
+enum { OLLAMA_NO_VECTOR_MAX_BYTES = 4096 };
 
 struct ollama_embedding {
     const char *model; /* as the request names it */
@@ -62,6 +65,35 @@ static void ollama_embed_write_one(const struct embedding_answer *a, struct json
     json_end_object(w);
 }
 
+/* A request without text asks for no vector: clients send it to have the model loaded. */
+static bool ollama_embeds_nothing(const json_t *input, bool is_old)
+{
+    return input == NULL || (json_is_string(input) && json_string_length(input) == 0) ||
+           (!is_old && json_is_array(input) && json_array_size(input) == 0);
+}
+
+static enum status ollama_embed_answer_empty(struct exchange *x, const char *name, bool is_old,
+                                             struct error *err)
+{
+    struct json_writer w;
+    struct model *model;
+    struct buf out;
+
+    if (resolution_find_model(&model, x, name, err) != STATUS_OK)
+        return err->status;
+    buf_init(&out, OLLAMA_NO_VECTOR_MAX_BYTES);
+    w = json_writer_begin(&out);
+    json_begin_object(&w, NULL);
+    if (!is_old)
+        json_write_text(&w, "model", name[0] == '\0' ? model->name : name);
+    json_begin_array(&w, is_old ? "embedding" : "embeddings");
+    json_end_array(&w);
+    json_end_object(&w);
+    answer_json(x, &w, &out);
+    buf_deinit(&out);
+    return STATUS_OK;
+}
+
 static enum status ollama_embed_start(struct exchange *x, const json_t *body, bool is_old,
                                       struct error *err)
 {
@@ -76,8 +108,11 @@ static enum status ollama_embed_start(struct exchange *x, const json_t *body, bo
     if (is_old && json_is_array(field(body, "prompt")))
         return error_field(err, "prompt", "must be a text: /api/embed takes lists");
     if (field_table_read(&of_body, &given, body, err) != STATUS_OK ||
-        known_fields_name_others(x, body, &of_body, FIELDS_OF_OLLAMA_EMBED, err) != STATUS_OK ||
-        embedding_request_inputs(&inputs, &r.n_inputs, body, is_old ? "prompt" : "input", arena,
+        known_fields_name_others(x, body, &of_body, FIELDS_OF_OLLAMA_EMBED, err) != STATUS_OK)
+        return err->status;
+    if (ollama_embeds_nothing(field(body, is_old ? "prompt" : "input"), is_old))
+        return ollama_embed_answer_empty(x, given.model, is_old, err);
+    if (embedding_request_inputs(&inputs, &r.n_inputs, body, is_old ? "prompt" : "input", arena,
                                  err) != STATUS_OK ||
         resolution_find_model(&r.model, x, given.model, err) != STATUS_OK)
         return err->status;

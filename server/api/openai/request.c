@@ -445,6 +445,33 @@ static enum status take_echoes(struct responses_request *out, const json_t *body
     return take_text_echo(&out->echo[ECHO_TEXT], text, arena, err);
 }
 
+/* A part that no response here can have, as results of a tool that is left out, adds nothing. */
+static enum status take_include(const json_t *list, struct error *err)
+{
+    static const char *const parts[] = {
+        "code_interpreter_call.outputs",  "computer_call_output.output.image_url",
+        "file_search_call.results",       "message.input_image.image_url",
+        "message.output_text.logprobs",   "reasoning.encrypted_content",
+        "web_search_call.action.sources", "web_search_call.results"};
+
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *value = json_array_get(list, i);
+        bool is_known = false;
+
+        if (!json_is_string(value))
+            return field_wrong(err, "include", "a list of strings", value);
+        for (size_t k = 0; !is_known && k < sizeof(parts) / sizeof(parts[0]); k++)
+            is_known = field_is_text(value, parts[k]);
+        if (!is_known)
+            return error_field(err, "include",
+                               "has '%.60s', and no response has such a part: "
+                               "reasoning.encrypted_content and message.output_text.logprobs "
+                               "are given",
+                               json_string_value(value));
+    }
+    return STATUS_OK;
+}
+
 /* What a response has beside its text, and whether the history may be cut. */
 static enum status responses_take_terms(struct openai_body *given, const json_t *body,
                                         struct arena *arena, struct error *err)
@@ -452,10 +479,8 @@ static enum status responses_take_terms(struct openai_body *given, const json_t 
     struct responses_request *r = &given->r;
     const char *truncation = given->truncation == NULL ? "disabled" : given->truncation;
 
-    for (size_t i = 0; i < json_array_size(given->include); i++)
-        if (!json_is_string(json_array_get(given->include, i)))
-            return field_wrong(err, "include", "a list of strings",
-                               json_array_get(given->include, i));
+    if (take_include(given->include, err) != STATUS_OK)
+        return err->status;
     r->truncates = strcmp(truncation, "auto") == 0;
     if (!r->truncates && strcmp(truncation, "disabled") != 0)
         return error_field(err, "truncation", "is '%.40s', it must be auto or disabled",
