@@ -66,10 +66,14 @@ enum status lm_messages_open(struct lm *m, struct error *err)
 
 /* --- fitting --- */
 
-/* For a template that knows no tools: a call is text, and its result is the user's. */
-static enum status fit_tools(struct message *m, struct arena *arena, struct error *err)
+/* For a template that knows no tools: a call is text, and its result is the user's. Who speaks
+ * stays, for a template that reads it. */
+static enum status fit_tools(struct message *m, bool takes_names, struct arena *arena,
+                             struct error *err)
 {
-    struct buf text;
+    const bool has_speaker = takes_names && m->role != ROLE_TOOL;
+    struct message_extras x = {0};
+    struct buf text, more;
     enum status rc;
 
     if (m->role == ROLE_TOOL)
@@ -77,15 +81,24 @@ static enum status fit_tools(struct message *m, struct arena *arena, struct erro
     if (m->more_len == 0)
         return STATUS_OK;
     buf_init(&text, SIZE_MAX);
+    buf_init(&more, SIZE_MAX);
     rc = buf_append(&text, m->text, m->len);
     if (rc == STATUS_OK)
         rc = message_extras_calls_text(&text, m);
-    m->more_len = 0;
+    if (rc == STATUS_OK && has_speaker)
+        rc = message_extras_read(&x, m, arena);
+    if (rc == STATUS_OK)
+        rc = message_extras_write(&more, &(struct message_extras){.name = x.name});
     m->text =
         rc == STATUS_OK ? arena_strndup(arena, text.len == 0 ? "" : text.data, text.len) : NULL;
     m->len = text.len;
+    m->more =
+        rc == STATUS_OK ? arena_strndup(arena, more.len == 0 ? "" : more.data, more.len) : NULL;
+    m->more_len = more.len;
     buf_deinit(&text);
-    return m->text != NULL ? STATUS_OK : error_no_memory(err, m->len, "a message");
+    buf_deinit(&more);
+    return m->text != NULL && m->more != NULL ? STATUS_OK
+                                              : error_no_memory(err, m->len, "a message");
 }
 
 /* The role of a message that begins one of the template's. */
@@ -138,7 +151,7 @@ static enum status fit_all(struct message *all, size_t *n, const struct lm *m, s
     size_t n_fit = 0, end;
 
     for (size_t i = 0; !m->format.takes_tools && i < *n; i++)
-        if (fit_tools(&all[i], arena, err) != STATUS_OK)
+        if (fit_tools(&all[i], m->format.takes_names, arena, err) != STATUS_OK)
             return err->status;
     for (size_t i = 0; i < *n; i = end) {
         struct message first = all[i];

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import threading
+import urllib.request
 
 import grpc
 
@@ -224,6 +225,34 @@ def test_pipeline(client, folder):
     scores = json.loads(report(client, "--world", chain, "-t", task))
     assert (scores["exs"], scores["accuracy"]) == (39, 0), scores
     observer.kill()
+
+
+def test_templates(_, folder):
+    """A template that reads a message's name is told who speaks, each speaker in a message of its own; for one that does not, the name
+    stands before the text. Either way the model says what it says over HTTP, where messages of users have no names, to the same prompt."""
+    takes = "{% for m in messages %}{{ m.content }}{{ m.name }}{% endfor %}"
+    texts, names = ("hello there", "well"), ("Ann", "Bob")
+    both = [{"role": "user", "content": text + name} for name, text in zip(names, texts)]
+    written = [{"role": "user", "content": "\n".join(f"{name}: {text}" for name, text in zip(names, texts))}]
+    plain = [{"role": "user", "content": "\n".join(texts)}]
+    for template, is_named, round_ in (takes, True, both), (takes, False, plain), (takes.replace("name", "other"), True, written):
+        with open(os.path.join(folder, "template"), "w", encoding="utf-8") as file:
+            file.write(template)
+        model = os.path.join(folder, "named.gguf")
+        children.run([os.path.join(BUILD, "tests/integration/write_tiny_model"), model, "1024", "1", file.name], check=True)
+        talkers = [{"name": name, "agent": "fixed_response", "fixed_response": text} for name, text in zip(names, texts)]
+        judge = {"name": "Cid", "model": model, "temperature": 0, "max_tokens": 8}
+        world = world_of(folder, participants=[*talkers, judge], rounds=3, names=is_named)
+        acts = [json.loads(line) for line in said(None, "self-chat", "--world", world, "--json").stdout.splitlines()]
+        assert len(acts) == 9 and (not is_named or [act["id"] for act in acts] == [*names, "Cid"] * 3), acts
+        with harness.Parleyd(PARLEYD, "--model", f"tiny={model}", "--http", "127.0.0.1:0") as daemon:
+            messages = []
+            for act in acts[2::3]:
+                messages += round_
+                body = json.dumps({"model": "tiny", "messages": messages, "temperature": 0, "max_tokens": 8}).encode()
+                with urllib.request.urlopen(urllib.request.Request(f"http://{daemon.http}/v1/chat/completions", body)) as answer:
+                    messages.append(json.load(answer)["choices"][0]["message"])
+                assert messages[-1]["content"] == act["text"], (template, messages, acts)
 
 
 def test_endings(client, folder):
@@ -574,7 +603,7 @@ def acts_attacked(acts, folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch, harness.Parleyd(PARLEYD) as daemon:
-        for test in (test_agents, test_dialogue, test_person_logged, test_lost, test_pipeline, test_endings, test_attached_world, test_wrong_worlds, test_plugin_learns, test_exported, test_persons,
+        for test in (test_agents, test_dialogue, test_person_logged, test_lost, test_pipeline, test_templates, test_endings, test_attached_world, test_wrong_worlds, test_plugin_learns, test_exported, test_persons,
                      test_scripted, test_interview, test_acts):
             test(daemon, scratch)
             print(f"{test.__name__} ok", flush=True)

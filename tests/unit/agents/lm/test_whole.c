@@ -226,10 +226,9 @@ static size_t make_messages(struct message *out, const char *roles)
 }
 
 /* A prompt as text without its control tokens: "system/A/user/B/". */
-static void render_roles(struct agent *a, const char *roles, char *out, size_t size)
+static void render_messages(struct agent *a, const struct message *messages, size_t n, char *out,
+                            size_t size)
 {
-    struct message messages[8];
-    const size_t n = make_messages(messages, roles);
     struct buf ids, text;
     bool is_control = false;
     size_t at = 0;
@@ -238,7 +237,7 @@ static void render_roles(struct agent *a, const char *roles, char *out, size_t s
     buf_init(&text, SIZE_MAX);
     ck_assert_msg(a->type->text->render(a, messages, n, (struct text){0}, (struct text){0}, false,
                                         &ids, &err) == STATUS_OK,
-                  "%s: %s", roles, err.text);
+                  "%s", err.text);
     ck_assert_int_eq(a->type->text->detokenize(a, (const int32_t *)(const void *)ids.data,
                                                ids.len / sizeof(int32_t), &text, &err),
                      STATUS_OK);
@@ -290,9 +289,10 @@ START_TEST(messages_fit_the_template)
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct agent *a = open_with(cases[i].template);
+        struct message messages[8];
         char got[256];
 
-        render_roles(a, cases[i].roles, got, sizeof(got));
+        render_messages(a, messages, make_messages(messages, cases[i].roles), got, sizeof(got));
         ck_assert_msg(strcmp(got, cases[i].want) == 0, "%zu: %s: %s", i, cases[i].roles, got);
         agent_unref(a);
     }
@@ -326,6 +326,30 @@ START_TEST(joined_messages_are_found_again)
 }
 END_TEST
 
+#define NAMED "{% set a = 1 %}" EACH "{{ message.name }}/" MESSAGE END
+
+/* A template that reads names, but no tools, is told who speaks, but not whose result a tool's is.
+ */
+START_TEST(speakers_are_told)
+{
+    static const char ann[] = "{\"name\": \"Ann\"}", tool[] = "{\"name\": \"add\"}";
+    static const char call[] = "{\"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", "
+                               "\"function\": {\"name\": \"add\", \"arguments\": {}}}]}";
+    struct message messages[] = {
+        {ROLE_USER, "A", 1, ann, sizeof(ann) - 1},
+        {ROLE_ASSISTANT, "B", 1, call, sizeof(call) - 1},
+        {ROLE_TOOL, "C", 1, tool, sizeof(tool) - 1},
+    };
+    struct agent *a = open_with(NAMED);
+    char got[256];
+
+    ck_assert(container_of(a, struct lm, base)->format.takes_names);
+    render_messages(a, messages, 3, got, sizeof(got));
+    ck_assert_str_eq(got, "Ann/user/A//assistant/B{\"name\": \"add\", \"arguments\": {}}//user/C/");
+    agent_unref(a);
+}
+END_TEST
+
 /* A model whose template is absent or not correct still opens; only messages are refused. */
 START_TEST(models_without_a_template_open)
 {
@@ -345,5 +369,5 @@ END_TEST
 
 SUITE_MAIN("agents/lm/whole", same_as_in_parts, replies_keep_their_ids,
            changed_history_is_computed_again, messages_are_saved, a_template_may_refuse,
-           messages_fit_the_template, joined_messages_are_found_again,
+           messages_fit_the_template, speakers_are_told, joined_messages_are_found_again,
            models_without_a_template_open)
