@@ -260,7 +260,8 @@ static inline bool lm_remembers(const struct lm *m)
 }
 
 /* messages.c */
-/* Tries what the model's template takes. */
+/* Tries what the model's template takes, behind whether it takes names: those of messages that join
+ * would be lost, so it then takes none. */
 enum status lm_messages_open(struct lm *m, struct error *err) MUST_CHECK;
 /* The *n messages as the model's template takes them, *n of them: without tools of its own, calls
  * are text and their results are the user's. *out is messages itself, or lies in arena. */

@@ -61,6 +61,7 @@ enum status lm_messages_open(struct lm *m, struct error *err)
     m->joins_system = !system;
     m->joins_late_system = !late;
     m->joins_users = !users;
+    m->format.takes_names = m->format.takes_names && users; /* a joined message has one name */
     return rc;
 }
 

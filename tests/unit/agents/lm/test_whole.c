@@ -326,10 +326,14 @@ START_TEST(joined_messages_are_found_again)
 }
 END_TEST
 
-#define NAMED "{% set a = 1 %}" EACH "{{ message.name }}/" MESSAGE END
+#define SPEAKER "{{ message.name }}/"
+#define NAMED(what)                      \
+    "{% set a = 1 %}" EACH "{% if " what \
+    " %}{{ raise_exception('no') }}{% endif %}" SPEAKER MESSAGE END
 
 /* A template that reads names, but no tools, is told who speaks, but not whose result a tool's is.
- */
+ * Where it does not take two messages of the user's in a row, whoever speaks, names would be lost:
+ * such a template counts as one that reads none. */
 START_TEST(speakers_are_told)
 {
     static const char ann[] = "{\"name\": \"Ann\"}", tool[] = "{\"name\": \"add\"}";
@@ -340,12 +344,16 @@ START_TEST(speakers_are_told)
         {ROLE_ASSISTANT, "B", 1, call, sizeof(call) - 1},
         {ROLE_TOOL, "C", 1, tool, sizeof(tool) - 1},
     };
-    struct agent *a = open_with(NAMED);
+    struct agent *a = open_with(NAMED("false"));
     char got[256];
 
     ck_assert(container_of(a, struct lm, base)->format.takes_names);
     render_messages(a, messages, 3, got, sizeof(got));
     ck_assert_str_eq(got, "Ann/user/A//assistant/B{\"name\": \"add\", \"arguments\": {}}//user/C/");
+    agent_unref(a);
+    a = open_with(
+        NAMED("not loop.first and message.role == messages[loop.index0 - 1].role == 'user'"));
+    ck_assert(!container_of(a, struct lm, base)->format.takes_names);
     agent_unref(a);
 }
 END_TEST
