@@ -498,8 +498,7 @@ static void disk_end_read(struct kv_disk *d, struct disk_op *op)
     disk_free_read(d, op);
     d->usage.n_broken++;
     slot_leave(s, d);
-    /* the next write takes it: until then its header is found at each start, and may hide a page
-     * that is whole */
+    /* the next write takes it: until then its header is found at each start */
     list_push_front(&d->empty, &s->link);
 }
 
@@ -618,14 +617,21 @@ static bool disk_add_slab(struct kv_disk *d, struct kv_slab *slab, const struct 
     if (slots == NULL)
         return false;
     for (size_t i = 0; i < scan->n; i++) {
-        struct disk_slot *s = &slots[scan->at[i]];
+        const struct kv_slab_page *page = &scan->pages[i];
+        struct disk_slot *s = &slots[scan->at[i]], *twin = disk_find(d, &page->key, page->ids);
 
-        if (disk_find(d, &scan->pages[i].key, scan->pages[i].ids) != NULL)
+        if (twin != NULL && twin->page.serial > page->serial)
             continue;
-        slot_enter(s, d, &scan->pages[i]);
+        if (twin != NULL) { /* it was broken: it was written again */
+            slot_leave(twin, d);
+            d->usage.n_found--;
+            if (twin->slab != slab)
+                list_push_front(&d->empty, &twin->link);
+        }
+        slot_enter(s, d, page);
         s->is_stored = true;
         d->usage.n_found++;
-        d->serial = d->serial < s->page.serial ? s->page.serial : d->serial;
+        d->serial = d->serial < page->serial ? page->serial : d->serial;
     }
     for (uint32_t i = 0; i < n; i++)
         if (!slots[i].is_stored)

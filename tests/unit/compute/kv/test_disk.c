@@ -436,6 +436,40 @@ START_TEST(changed_bytes_are_misses)
 }
 END_TEST
 
+/* A page that was broken and written again, elsewhere, is found, not the broken one. */
+START_TEST(what_was_written_last_is_found)
+{
+    const struct kv_disk_config config = disk_config(16);
+    const size_t slot_bytes = kv_slab_bytes(PAGE, 17) - kv_slab_bytes(PAGE, 16);
+    struct kv_disk *d = open_disk(&config);
+    struct kv_disk_usage usage;
+    char name[128];
+    int fd;
+
+    ck_assert(put(d, 0, 0) && put(d, 1, 0));
+    (void)snprintf(name, sizeof(name), "%s/slab-00000.kv", folder);
+    fd = open(name, O_RDWR);
+    ck_assert_int_ge(fd, 0);
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_int_eq(
+            pwrite(fd, "Parley", 6, (off_t)(kv_slab_bytes(PAGE, 16) - (16 - i) * slot_bytes)), 6);
+    (void)close(fd);
+    ck_assert(!get(d, 0, 0) && !get(d, 1, 0));
+    ck_assert(put(d, 0, 0)); /* in the place of page 1 */
+    kv_disk_close(d);
+    d = open_disk(&config);
+    ck_assert(get(d, 0, 0) && !get(d, 1, 0));
+    kv_disk_usage(d, &usage);
+    ck_assert_uint_eq(usage.n_found, 1);
+    ck_assert_uint_eq(usage.n_full, 1);
+    ck_assert_uint_eq(usage.n_broken, 0);
+    for (uint32_t i = 1; i < 16; i++)
+        ck_assert(put(d, i, 0));
+    ck_assert_uint_eq(count(d, 16, 0), 16);
+    kv_disk_close(d);
+}
+END_TEST
+
 /* The folder's files are cut short or gone under an open index. */
 START_TEST(lost_files_are_misses)
 {
@@ -571,6 +605,7 @@ int main(void)
     tcase_add_test(all, shared_folders_are_refused);
     tcase_add_test(all, other_revisions_go);
     tcase_add_test(all, changed_bytes_are_misses);
+    tcase_add_test(all, what_was_written_last_is_found);
     tcase_add_test(all, lost_files_are_misses);
     tcase_add_test(all, kills_leave_whole_pages);
     tcase_add_test(all, faults_are_misses);
