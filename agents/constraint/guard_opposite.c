@@ -11,7 +11,8 @@ enum {
     MAX_DEPTH = 8,
     MAX_NAMES = 4, /* members of which one is another than a schema allows */
     MAX_APART = 4, /* numbers with ranges between them */
-    WORK = 64,     /* of each schema, in looks at a part of an automaton's state */
+    MOST_BOUND = 1 << 30,
+    WORK = 64, /* of each schema, in looks at a part of an automaton's state */
 };
 
 struct opposite {
@@ -202,11 +203,13 @@ static void opposite_add_bound(struct opposite *o, json_t *out, const struct bou
 
     if (!json_is_number(value)) /* draft 4 has true and false here */
         o->is_partial = o->is_partial || !json_is_boolean(value);
-    else if (beyond >= 0 || b->step >= 0) /* else nothing is beyond */
-        opposite_put(
-            o, out,
-            json_pack("{s:s,s:o}", "type", b->type, b->opposite,
-                      b->step == 0 ? json_incref(value) : json_integer((json_int_t)beyond)));
+    else if (b->step == 0)
+        opposite_put(o, out, json_pack("{s:s,s:O}", "type", b->type, b->opposite, value));
+    else if (beyond >= 0 && beyond <= MOST_BOUND)
+        opposite_put(o, out,
+                     json_pack("{s:s,s:I}", "type", b->type, b->opposite, (json_int_t)beyond));
+    else /* nothing is beyond the least of 0, nor in a reply beyond a most so large */
+        o->is_partial = o->is_partial || (beyond < 0) == (b->step > 0);
 }
 
 /* One with look-ahead has no opposite of one automaton. */

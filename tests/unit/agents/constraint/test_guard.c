@@ -129,6 +129,9 @@ START_TEST(test_same)
          "{\"required\":[\"b\"],\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}},"
          "\"required\":[\"a\"]},{\"type\":\"object\",\"properties\":{\"b\":{}},\"required\":["
          "\"b\"]}]}"},
+        {"{\"type\":\"string\",\"maxLength\":2}",
+         "{\"oneOf\":[{\"type\":\"string\",\"maxLength\":9223372036854775807},{\"type\":\"string\","
+         "\"minLength\":3}]}"},
         /* exactly, beyond 2^53 */
         {"{\"type\":\"integer\",\"minimum\":9007199254740993}",
          "{\"type\":\"integer\",\"allOf\":[{\"minimum\":9007199254740992},{\"minimum\":"
