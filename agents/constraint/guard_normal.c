@@ -209,7 +209,7 @@ static bool exclude_other(struct guard *g, json_t *all, const json_t *other, con
 }
 
 /* The alternative with the opposites of those of the others that it does not exclude; NULL: they
- * have none. */
+ * have none. is_alone: as for guard_are_disjoint; opposites may name members, too. */
 static json_t *alone_of(struct guard *g, const json_t *list, size_t i, const json_t *s,
                         bool is_alone)
 {
@@ -230,7 +230,9 @@ static json_t *alone_of(struct guard *g, const json_t *list, size_t i, const jso
             is_made = exclude_other(g, all, other, s, &n_ways);
         }
     }
-    if (is_made)
+    if (is_made && is_alone && json_array_size(all) > 1)
+        out = alone_of(g, list, i, s, false);
+    else if (is_made)
         out = json_array_size(all) > 1 ? json_pack("{s:O}", "allOf", all) : json_incref(one);
     json_decref(all);
     return out;

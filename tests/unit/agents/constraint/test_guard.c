@@ -77,6 +77,13 @@ START_TEST(test_rules)
 }
 END_TEST
 
+/* Objects of which the first two have no member of each other's, but for the third's opposite. */
+#define OVERLAP                                                                                \
+    "{\"type\":\"object\",\"properties\":{\"a\":{}},\"required\":[\"a\"]},"                    \
+    "{\"type\":\"object\",\"properties\":{\"b\":{\"type\":\"string\"}},\"required\":[\"b\"]}," \
+    "{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{\"type\":\"null\"}},\"required\":["  \
+    "\"a\"]}"
+
 /* Schemas that ask for the same have the same grammar. */
 START_TEST(test_same)
 {
@@ -129,6 +136,7 @@ START_TEST(test_same)
          "{\"required\":[\"b\"],\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}},"
          "\"required\":[\"a\"]},{\"type\":\"object\",\"properties\":{\"b\":{}},\"required\":["
          "\"b\"]}]}"},
+        {"{\"required\":[],\"oneOf\":[" OVERLAP "]}", "{\"oneOf\":[" OVERLAP "]}"},
         {"{\"type\":\"string\",\"maxLength\":2}",
          "{\"oneOf\":[{\"type\":\"string\",\"maxLength\":9223372036854775807},{\"type\":\"string\","
          "\"minLength\":3}]}"},
