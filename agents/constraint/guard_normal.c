@@ -182,6 +182,21 @@ static json_t *optional_ones(const json_t *list)
     return out;
 }
 
+/* Nothing but a type stands beside the keyword. */
+static bool stands_alone(const json_t *schema, const char *keyword)
+{
+    json_t *from = (json_t *)schema; /* jansson's iterators do not change it */
+    size_t n = 0;
+
+    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
+        const char *name = json_object_iter_key(at);
+
+        n += guard_is_keyword(schema, name) && strcmp(name, keyword) != 0 &&
+             strcmp(name, "type") != 0;
+    }
+    return n == 0;
+}
+
 /* Adds to all, the schemas that an alternative is joined with, that another one does not match;
  * each time it multiplies the ways to satisfy them all. False: that has no form. Some of its values
  * may be lost, but not all that it has. */
@@ -189,8 +204,9 @@ static bool exclude_other(struct guard *g, json_t *all, const json_t *other, con
                           size_t *n_ways)
 {
     const struct guard_beside by = beside(g, s, json_array_get(all, 0));
+    const json_t *end = stands_alone(other, "$ref") ? guard_follow(g, other) : other;
     bool is_done = false, is_partial;
-    json_t *given = guard_opposite(g, guard_follow(g, other), &by, &is_partial), *left,
+    json_t *given = guard_opposite(g, end, &by, &is_partial), *left,
            *opposites = given != NULL ? optional_ones(given) : NULL;
 
     json_decref(given);
@@ -236,21 +252,6 @@ static json_t *alone_of(struct guard *g, const json_t *list, size_t i, const jso
         out = json_array_size(all) > 1 ? json_pack("{s:O}", "allOf", all) : json_incref(one);
     json_decref(all);
     return out;
-}
-
-/* Nothing but a type stands beside the keyword. */
-static bool stands_alone(const json_t *schema, const char *keyword)
-{
-    json_t *from = (json_t *)schema; /* jansson's iterators do not change it */
-    size_t n = 0;
-
-    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
-        const char *name = json_object_iter_key(at);
-
-        n += guard_is_keyword(schema, name) && strcmp(name, keyword) != 0 &&
-             strcmp(name, "type") != 0;
-    }
-    return n == 0;
 }
 
 static bool normal_one_of(struct guard *g, json_t *out, const json_t *s, const char *name,

@@ -137,6 +137,11 @@ START_TEST(test_same)
          "\"required\":[\"a\"]},{\"type\":\"object\",\"properties\":{\"b\":{}},\"required\":["
          "\"b\"]}]}"},
         {"{\"required\":[],\"oneOf\":[" OVERLAP "]}", "{\"oneOf\":[" OVERLAP "]}"},
+        {"{\"anyOf\":[{\"type\":\"string\",\"minLength\":6},{\"type\":\"string\",\"maxLength\":2}]"
+         "}",
+         "{\"oneOf\":[{\"$ref\":\"#/$defs/"
+         "x\",\"minLength\":3},{\"type\":\"string\",\"maxLength\":5}],\"$defs\":{\"x\":{\"type\":"
+         "\"string\"}}}"},
         {"{\"type\":\"string\",\"maxLength\":2}",
          "{\"oneOf\":[{\"type\":\"string\",\"maxLength\":9223372036854775807},{\"type\":\"string\","
          "\"minLength\":3}]}"},
