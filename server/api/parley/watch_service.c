@@ -62,6 +62,14 @@ static void watch_service_notify(void *arg)
     call_notify(w->call);
 }
 
+/* Ends the call. What a wait that goes on brings would be written behind the end. */
+static void watch_service_finish(struct watch_call *w, const struct error *err)
+{
+    journal_leave(&w->row_wait);
+    watch_peers_leave(&w->peers);
+    call_finish(w->call, err);
+}
+
 /* more: another message follows in any case. */
 static void watch_service_write(struct watch_call *w, Parley__V1__ConversationEvent *message,
                                 bool more)
@@ -78,7 +86,7 @@ static void watch_service_write(struct watch_call *w, Parley__V1__ConversationEv
         call_write(w->call, &message->base, more);
     } else {
         (void)error_no_memory(&err, TOKENS_MAX_BYTES, "a resume token");
-        call_finish(w->call, &err);
+        watch_service_finish(w, &err);
     }
     buf_deinit(&tokens);
 }
@@ -138,7 +146,7 @@ static void write_open(struct watch_call *w, const struct conversation *c)
     if (wire_conversation(&state, c, call_principal(w->call), &arena, &err) == STATUS_OK)
         write_state(w, state, has_snapshot(w));
     else
-        call_finish(w->call, &err);
+        watch_service_finish(w, &err);
     arena_deinit(&arena);
 }
 
@@ -180,7 +188,7 @@ static void watch_write_row(struct watch_call *w, const struct journal_row *row)
         STATUS_OK)
         write_state(w, state, false);
     else
-        call_finish(w->call, &err);
+        watch_service_finish(w, &err);
     arena_deinit(&arena);
 }
 
@@ -191,8 +199,8 @@ static void on_row(void *arg, struct journal_found *found, const struct error *e
 
     w->is_reading = false;
     if (err->status != STATUS_OK)
-        call_finish(w->call, err);
-    else if (w->is_row_old)
+        watch_service_finish(w, err);
+    else if (w->is_row_old || !call_is_write_ready(w->call)) /* it was cut */
         call_notify(w->call);
     else if (row != NULL)
         watch_write_row(w, container_of(row, const struct journal_row, link));
@@ -236,8 +244,8 @@ static void on_part_settled(void *arg, const struct error *err)
 
     w->is_reading = false;
     if (err->status != STATUS_OK) {
-        call_finish(w->call, err);
-    } else if (w->is_row_old) {
+        watch_service_finish(w, err);
+    } else if (w->is_row_old || !call_is_write_ready(w->call)) {
         call_notify(w->call);
     } else {
         snapshot_end(&w->watcher);
@@ -295,7 +303,7 @@ static bool watch_is_joined(struct watch_call *w)
     bool is_resumed = false;
 
     if (w->peers.is_over) {
-        call_finish(w->call, &w->peers.err);
+        watch_service_finish(w, &w->peers.err);
         return false;
     }
     if (!watch_peers_have_begun(&w->peers, &is_resumed))
@@ -346,7 +354,7 @@ static void watch_service_write_ready(struct call *call, void *state)
         watch_service_write(w, message, false);
     } else if (watcher->is_one &&
                conversations_get_of(w->all, watcher->principal, &watcher->id) == NULL) {
-        call_finish(call, NULL); /* it is closed, and the watcher knows */
+        watch_service_finish(w, NULL); /* it is closed, and the watcher knows */
     }
 }
 
@@ -362,13 +370,10 @@ static void watch_service_on_close(struct call *call, void *state, enum status w
 
 static void watch_service_drain(struct call *call, void *state)
 {
-    struct watch_call *w = state;
     struct error err;
 
-    journal_leave(&w->row_wait); /* a row would be written behind the end */
-    watch_peers_leave(&w->peers);
     (void)error_draining(&err);
-    call_finish(call, &err);
+    watch_service_finish(state, &err);
 }
 
 /* One conversation must be open, unless there are events of it to come: it was closed behind the
