@@ -282,6 +282,7 @@ static void watch_begin_anew(struct watch_call *w)
     struct error ignored; /* "" is a token */
 
     (void)!watch_token_parse(&w->watcher.place, w->watcher.ring, "", &ignored);
+    w->first_serial = w->all->n_opened;
     snapshot_begin(w->all, &w->watcher);
     watch_begin_peers(w, "");
     call_notify(w->call); /* there may be no peers */
