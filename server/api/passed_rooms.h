@@ -31,11 +31,12 @@ bool passed_rooms_begin(struct passed_rooms *p, struct cluster *cluster,
 /* Has a frame wait, or sends it. EXHAUSTED: too many wait. */
 enum status passed_rooms_send(struct passed_rooms *p, const Parley__V1__RoomsAttachRequest *m,
                               struct error *err) MUST_CHECK;
-/* Takes back the first frame that waits, before passed_rooms_begin. Returns NULL if there is none;
- * it lives in arena. INVALID without memory. */
+/* Takes back the first frame that waits, before passed_rooms_begin; it lives in arena. Returns NULL
+ * if there is none, or without memory: then it is over. */
 const Parley__V1__RoomsAttachRequest *passed_rooms_take_back(struct passed_rooms *p,
                                                              struct arena *arena);
-/* Returns the next frame for the client, which lives in arena; NULL if there is none. */
+/* Returns the next frame for the client, which lives in arena; NULL if there is none, or if it
+ * cannot be read: then it is over. */
 const Parley__V1__RoomsAttachResponse *passed_rooms_next(struct passed_rooms *p,
                                                          struct arena *arena);
 

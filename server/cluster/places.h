@@ -1,8 +1,8 @@
 /* Where the things are that one daemon has as a whole, of those that share a journal: the sets of
- * parameters, the keys of Store, the tables of Replay, the groups of Registry, the tasks of Work.
- * Each of these is a place. A place that nobody has is given to the daemon that rendezvous hashing
- * chooses among those with a lease, and stays there until that daemon ends or has no lease.
- * Without other daemons every place is here. All functions are called on the loop. */
+ * parameters, the keys of Store, the tables of Replay, the groups of Registry, the tasks of Work,
+ * and rooms. Each of these is a place. A place that nobody has is given to the daemon that
+ * rendezvous hashing chooses among those with a lease, and stays there until that daemon ends or
+ * has no lease. Without other daemons every place is here. All functions are called on the loop. */
 #ifndef SERVER_CLUSTER_PLACES_H
 #define SERVER_CLUSTER_PLACES_H
 
@@ -18,7 +18,8 @@ struct places;
 /* The registry whose things a place has. */
 struct place_holder {
     struct keeper *keeper; /* of the things, which is_placed; NULL: they are not kept */
-    /* Another daemon has the place: all of it leaves memory, and calls end with why. */
+    /* Another daemon has the place: all of it leaves memory, and calls end with why. NULL: it stays
+     * in memory, as rooms do, and cannot be written. */
     void (*leave)(void *self, const struct error *why);
     void *self;
 };
