@@ -1,7 +1,6 @@
 #include "server/api/passed_rooms.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "proto/codec.h"
@@ -140,22 +139,6 @@ const Parley__V1__RoomsAttachRequest *passed_rooms_take_back(struct passed_rooms
     return (const Parley__V1__RoomsAttachRequest *)message;
 }
 
-static enum status passed_rooms_decode(const struct call_bytes *bytes, ProtobufCMessage **out,
-                                       struct arena *arena, struct error *err)
-{
-    uint8_t *whole = arena_alloc(arena, bytes->size_bytes + 1, 1);
-    size_t at = 0;
-
-    if (whole == NULL)
-        return error_no_memory(err, bytes->size_bytes, "a frame of another parleyd");
-    for (size_t i = 0; i < bytes->n_pieces; i++) {
-        memcpy(whole + at, bytes->pieces[i].iov_base, bytes->pieces[i].iov_len);
-        at += bytes->pieces[i].iov_len;
-    }
-    return codec_decode(out, &parley__v1__rooms_attach_response__descriptor, whole, at,
-                        CODEC_ANY_FIELDS, arena, err);
-}
-
 const Parley__V1__RoomsAttachResponse *passed_rooms_next(struct passed_rooms *p,
                                                          struct arena *arena)
 {
@@ -164,7 +147,8 @@ const Parley__V1__RoomsAttachResponse *passed_rooms_next(struct passed_rooms *p,
 
     if (p->held == NULL)
         return NULL;
-    rc = passed_rooms_decode(p->held, &message, arena, &p->err);
+    rc = call_bytes_decode(&message, p->held, &parley__v1__rooms_attach_response__descriptor,
+                           CODEC_ANY_FIELDS, arena, &p->err);
     call_bytes_free(p->held);
     p->held = NULL;
     if (rc != STATUS_OK) {

@@ -1,14 +1,32 @@
 #include "server/call/call.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/alloc.h"
+#include "proto/codec.h"
 #include "server/call/transport.h"
 
 void call_bytes_free(struct call_bytes *bytes)
 {
     if (bytes != NULL)
         bytes->release(bytes);
+}
+
+enum status call_bytes_decode(ProtobufCMessage **out, const struct call_bytes *bytes,
+                              const ProtobufCMessageDescriptor *type, size_t max_fields,
+                              struct arena *arena, struct error *err)
+{
+    uint8_t *whole = arena_alloc(arena, bytes->size_bytes + 1, 1);
+    size_t at = 0;
+
+    if (whole == NULL)
+        return error_no_memory(err, bytes->size_bytes, "a message");
+    for (size_t i = 0; i < bytes->n_pieces; i++) {
+        memcpy(whole + at, bytes->pieces[i].iov_base, bytes->pieces[i].iov_len);
+        at += bytes->pieces[i].iov_len;
+    }
+    return codec_decode(out, type, whole, at, max_fields, arena, err);
 }
 
 const void *call_request(const struct call *call)

@@ -26,6 +26,10 @@ struct call_bytes {
 };
 
 void call_bytes_free(struct call_bytes *bytes); /* NULL is fine */
+/* Decodes them into arena, which holds the bytes, too. Fails as codec_decode does. */
+enum status call_bytes_decode(ProtobufCMessage **out, const struct call_bytes *bytes,
+                              const ProtobufCMessageDescriptor *type, size_t max_fields,
+                              struct arena *arena, struct error *err) MUST_CHECK;
 
 /* A part of a message that is sent without a copy: release is called once, on any thread, when the
  * transport needs the bytes no longer. Without release they are copied. */

@@ -5,7 +5,6 @@
 #include "server/api/parley/wire_tensor.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "server/api/services.h"
@@ -21,18 +20,8 @@ static enum status params_wire_decode(const ProtobufCMessage **out, const struct
                                       struct error *err)
 {
     ProtobufCMessage *m = NULL;
-    uint8_t *whole;
-    size_t at = 0;
-    enum status rc;
+    const enum status rc = call_bytes_decode(&m, bytes, type, PARAMS_WIRE_MAX_FIELDS, arena, err);
 
-    whole = arena_alloc(arena, bytes->size_bytes + 1, 1);
-    if (whole == NULL)
-        return error_no_memory(err, bytes->size_bytes, "a message");
-    for (size_t i = 0; i < bytes->n_pieces; i++) {
-        memcpy(whole + at, bytes->pieces[i].iov_base, bytes->pieces[i].iov_len);
-        at += bytes->pieces[i].iov_len;
-    }
-    rc = codec_decode(&m, type, whole, at, PARAMS_WIRE_MAX_FIELDS, arena, err);
     *out = m;
     return rc;
 }

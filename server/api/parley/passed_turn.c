@@ -1,7 +1,6 @@
 #include "server/api/parley/passed_turn.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "proto/codec.h"
@@ -111,23 +110,6 @@ bool passed_turn_begin(struct passed_turn *t, struct cluster *cluster,
     return true;
 }
 
-/* The bytes of the event, which are in pieces, in one. */
-static enum status passed_turn_decode(const struct call_bytes *bytes, ProtobufCMessage **out,
-                                      struct arena *arena, struct error *err)
-{
-    uint8_t *whole = arena_alloc(arena, bytes->size_bytes + 1, 1);
-    size_t at = 0;
-
-    if (whole == NULL)
-        return error_no_memory(err, bytes->size_bytes, "an event of another parleyd");
-    for (size_t i = 0; i < bytes->n_pieces; i++) {
-        memcpy(whole + at, bytes->pieces[i].iov_base, bytes->pieces[i].iov_len);
-        at += bytes->pieces[i].iov_len;
-    }
-    return codec_decode(out, &parley__v1__turn_event__descriptor, whole, at, CODEC_ANY_FIELDS,
-                        arena, err);
-}
-
 bool passed_turn_next(struct passed_turn *t, Parley__V1__TurnEvent **out, struct arena *arena)
 {
     ProtobufCMessage *message = NULL;
@@ -137,7 +119,8 @@ bool passed_turn_next(struct passed_turn *t, Parley__V1__TurnEvent **out, struct
         passed_turn_read(t);
         return false;
     }
-    rc = passed_turn_decode(t->held, &message, arena, &t->err);
+    rc = call_bytes_decode(&message, t->held, &parley__v1__turn_event__descriptor, CODEC_ANY_FIELDS,
+                           arena, &t->err);
     call_bytes_free(t->held);
     t->held = NULL;
     if (rc != STATUS_OK) {

@@ -50,38 +50,21 @@ static void watch_peer_read(struct watch_peer *peer)
         cluster_call_read(peer->out);
 }
 
-static enum status watch_peer_decode(struct watch_peer *peer, const struct call_bytes *bytes,
-                                     struct error *err)
-{
-    uint8_t *whole = arena_alloc(&peer->arena, bytes->size_bytes + 1, 1);
-    ProtobufCMessage *message;
-    enum status rc;
-    size_t at = 0;
-
-    if (whole == NULL)
-        return error_no_memory(err, bytes->size_bytes, "an event of another parleyd");
-    for (size_t i = 0; i < bytes->n_pieces; i++) {
-        memcpy(whole + at, bytes->pieces[i].iov_base, bytes->pieces[i].iov_len);
-        at += bytes->pieces[i].iov_len;
-    }
-    rc = codec_decode(&message, &parley__v1__conversation_event__descriptor, whole, at,
-                      CODEC_ANY_FIELDS, &peer->arena, err);
-    if (rc == STATUS_OK)
-        peer->event = (Parley__V1__ConversationEvent *)message;
-    return rc;
-}
-
 static void on_peer_message(void *arg, struct call_bytes *bytes)
 {
     struct watch_peer *peer = arg;
+    ProtobufCMessage *message = NULL;
     struct error err;
-    const enum status rc = watch_peer_decode(peer, bytes, &err);
+    const enum status rc =
+        call_bytes_decode(&message, bytes, &parley__v1__conversation_event__descriptor,
+                          CODEC_ANY_FIELDS, &peer->arena, &err);
 
     call_bytes_free(bytes);
     if (rc != STATUS_OK) {
         watch_peers_end(peer->of, &err);
         return;
     }
+    peer->event = (Parley__V1__ConversationEvent *)message;
     if (!peer->has_begun)
         watch_peer_note(peer);
     if (!peer->is_synced &&
