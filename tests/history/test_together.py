@@ -620,7 +620,7 @@ def clients_go_on(all, expected, cli):
 
 
 def shown_and_drained(all, cli):
-    """The verbs: parley cluster and parley drain."""
+    """The verbs: parley cluster, parley drain, and parley conversations watch, which goes on where its watch breaks."""
     def said(client, *args):
         return children.run([cli, *args, "--server", client.address], check=True, stdout=subprocess.PIPE, text=True).stdout
 
@@ -635,11 +635,21 @@ def shown_and_drained(all, cli):
         assert not [row for row in listed if not 0 < int(row["lease_ms"]) <= LEASE_S * 1000], listed
         table = said(b, "cluster")
         assert client.address in table and "(asked)" in table, table
+        children.until("each to know the other", lambda: all_know(2, client, b))
+        watcher = children.start([cli, "conversations", "watch", "--json", "--server", b.address], stdout=subprocess.PIPE, text=True)
+        told = map(json.loads, watcher.stdout)
+        assert any(event["kind"] == "synced" for event in told)
         drained = said(client, "drain")
         assert "no turn is running" in drained, drained
         assert a.process.wait(children.PATIENCE) == 0
         a.listener.join()
         children.until("the drained daemon's row to go", lambda: len(json.loads(said(b, "cluster", "--json"))["daemons"]) == 1)
+        assert any(event["kind"] == "synced" for event in told), "it has begun no other watch"
+        made = b.open("echo")
+        assert any(event.get("conversation") == made for event in told)
+        watcher.kill()
+        watcher.wait()
+        watcher.stdout.close()
 
 
 def by_tls(all, folder):
