@@ -613,6 +613,27 @@ def last_turns(cli):
     cli.out("conversations", "close", name)
 
 
+def a_server_that_ends_with_the_chat(cli):
+    """As ./run chat has it: nothing is said of going on, but what was left can be gone back to."""
+    ends = Cli(cli.path)
+    ends.environment |= {"PARLEY_SERVER": cli.environment["PARLEY_SERVER"], "PARLEY_SERVER_ENDS": "1"}
+    shown = Terminal(ends, "--model", "echo")
+
+    def say(text, reply):
+        shown.expect(r"> ")
+        shown.type(f"{text}\r")
+        return shown.expect(reply)
+
+    say("one", r"one\n+one\n")
+    name = say("/show", r"conversation  ([0-9a-f]{32}), 1 turn").group(1)
+    say("/clear", r"a new conversation")
+    say(f"/load {name[:8]}", rf"> one\none\nyou are now in {name}, after turn 1")
+    shown.expect(r"> ")
+    shown.type("\x04")
+    assert "goes on with it" not in shown.end()
+    cli.out("conversations", "close", name)
+
+
 def markdown(cli):
     """Words wrap and code has a colour where the terminal has colours; else the reply is shown as it is."""
     text = "one **two three** four `five six` seven eight"
@@ -1015,6 +1036,7 @@ def main():
             watch(cli)
             commands_of_the_chat(cli, folder)
             last_turns(cli)
+            a_server_that_ends_with_the_chat(cli)
             markdown(cli)
             a_link_that_is_cut(cli)
             ctrl_c_while_the_link_is_cut(cli)

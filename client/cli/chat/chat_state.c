@@ -41,11 +41,11 @@ void chat_leave(struct chat *c)
 
     if (*c->conversation == '\0')
         return;
-    if (can_be_wanted && getenv("PARLEY_SERVER_ENDS") == NULL) /* as ./run chat says */
-        console_quiet("'parley chat --conversation %s' goes on with it", c->conversation);
-    else if (c->is_mine && !c->is_in_doubt)
+    if (!can_be_wanted && c->is_mine && !c->is_in_doubt)
         (void)parley_close(c->channel, c->conversation,
                            &err); /* may fail: the conversation then expires when idle */
+    else if (can_be_wanted && getenv("PARLEY_SERVER_ENDS") == NULL) /* as ./run chat says */
+        console_quiet("'parley chat --conversation %s' goes on with it", c->conversation);
     *c->conversation = '\0';
 }
 
