@@ -195,6 +195,11 @@ def test_policies():
                 raise AssertionError("it was taken")
             except (ValueError, parley.Error) as e:
                 assert wrong[1] in str(e), e
+        try:
+            parley.Act(server, names, 2)
+            raise AssertionError("it was taken")
+        except ValueError as e:
+            assert "n is 2, but model has 3 names" in str(e), e
         act = other
         seen = draw.standard_normal((5, 4))
         act.configure("lockstep", n=5)
@@ -388,6 +393,12 @@ def test_vector():
                     raise AssertionError("it was taken")
                 except ValueError as e:
                     assert words in str(e), e
+            for seed in -1, 1.5, "123":
+                try:
+                    vector.VectorEnv(server, "Medley-v0", 3, seed=seed)
+                    raise AssertionError("it was taken")
+                except ValueError as e:
+                    assert str(e).startswith("seed is "), e
             for bad in ({"options": {"x": 1}}, {"seed": [1]}, {"seed": -1}, {"seed": 1.5}, {"seed": [1, 2.5, 3]}, {"seed": "123"}, {"options": {"reset_mask": np.zeros(3, bool)}}):
                 try:
                     mine.reset(**bad)

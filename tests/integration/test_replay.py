@@ -19,7 +19,7 @@ sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
 from parley.v1 import replay_pb2 as pb, tensor_pb2  # noqa: E402
 
-COLUMNS = {"x": ("i4", ()), "y": ("f4", (2, 3))}
+COLUMNS = {"x": ("i4", ()), "y": ["f4", [2, 3]]}  # as JSON has them, too
 
 
 def steps(first, n):

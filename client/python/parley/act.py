@@ -52,6 +52,8 @@ class Act:
 
     def __init__(self, server: Server | Link | str, model: str | Sequence[str], n: int = 1, run: int | None = None) -> None:
         if not isinstance(model, str):
+            if n not in (1, len(model)):
+                raise ValueError(f"n is {n}, but model has {len(model)} names, one for each session")
             n = len(model)
         if n < 1:
             raise ValueError(f"n is {n}, it must be at least 1")

@@ -103,7 +103,7 @@ def spec_of(name: Any, column: Any) -> tensor_pb2.TensorSpec:
     field = f"columns['{name}']"
     if not isinstance(name, str):
         raise Invalid(field, "has a name that is no text")
-    if not isinstance(column, tuple) or len(column) != 2 or not isinstance(column[1], Sequence):
+    if not isinstance(column, (tuple, list)) or len(column) != 2 or not isinstance(column[1], Sequence):
         raise Invalid(field, f"is {column!r}, it must be a type and the shape of a step, as ('f4', (3,))")
     dtype, shape = column
     try:

@@ -39,7 +39,7 @@ class VectorEnv(Base):  # type: ignore[misc]
     space has several parts, cut to it; numbers outside of a Box reach the environment, as in gymnasium."""
 
     def __init__(self, server: Server | Link, name: str, n: int, *, seed: int | None = None) -> None:
-        self.environments = Environments(server, name, n, seed)
+        self.environments = Environments(server, name, n, None if seed is None else whole("seed", seed, 0, MAX_SEED))
         s = self.environments.spaces
         self.single_observation_space, self.single_action_space = spaces.load(s.spaces, s.observations, s.actions, s.action_numbers)
         self.name, self.num_envs = s.name, n
