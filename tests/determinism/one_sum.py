@@ -6,7 +6,7 @@ before it was killed amid a turn: each side ends that turn and answers another, 
 
 usage: one_sum.py [--golden N] [--sets NAME,…] X86_BUILD ARM64_BUILD SYSROOT MODEL      with build/venv's Python
        --golden  the most tokens of golden prompts and replies (64; 0: none, and no MODEL is read)
-  --sets    those alone (all that this machine has)
+       --sets    those alone (all that this machine has)
 
 Exits with 0 when there is one sum, 3 when there are several, 1 when it could not be told."""
 import argparse
