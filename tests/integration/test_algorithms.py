@@ -551,6 +551,7 @@ def test_shared_tensors():
         pool.apply(lambda tensor: tensor.fill_(3), (there,))
         mine = torch.zeros(5000)
         assert (there == 3).all() and (pool.apply(lambda tensor: tensor.add_(2), (mine,)) == 2).all() and (mine == 0).all()
+        assert pool.map(lambda i: len(mine) + i, range(3)) == [5000, 5001, 5002]
         pool.close()
         pool.join()
 

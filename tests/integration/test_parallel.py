@@ -425,6 +425,8 @@ def test_by_reference(address):
         assert (here[:, 0] == np.arange(1000)).all()
         mine = np.zeros(100_000)
         assert (pool.apply(fill, (mine, 2.0)) == 2).all() and (mine == 0).all(), "a copy was shared"
+        assert pool.apply(lambda: fill(mine, 2.0).sum()) == 200_000 and list(pool.imap(lambda i: len(mine) + i, range(2))) == [100_000, 100_001]
+        assert pool.map(lambda i: len(mine) + i, range(20)) == list(range(100_000, 100_020)), "what a function refers to was gone"
     with Pool(1, address=address) as pool:
         assert (pool.apply(fill, (here, 5000.0)) == 5000).all() and not (here == 5000).any()
     data = dumps(share(np.ones(1000)), copy_tensor=False)

@@ -15,14 +15,14 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
 from parley import wire
 from parley.client import Link
 from parley.parallel import local
-from parley.parallel.pickle import pack, unpack, values_at
+from parley.parallel.pickle import Segment, pack, unpack, values_at
 from parley.parallel.tasks import AsyncResult, Task, TaskStream, failure_of, milliseconds
 from parley.parallel.worker import HEAD, Log, opened, signed
 from parley.v1 import work_pb2 as pb
@@ -32,6 +32,13 @@ TAIL_BYTES = 4096
 MAX_RETRIES = 100
 REACH_S = 30.0  # how long a pool waits for the daemon to be reachable
 STOPPED_S = 1.0  # a worker that stays stopped for longer is killed, unless this process was stopped, too
+
+
+class _Function(NamedTuple):
+    """A pickled function, and the segments of what it refers to, which live as long as its tasks."""
+
+    data: bytes
+    segments: list[Segment]
 
 
 class MapResult(AsyncResult):
@@ -295,17 +302,17 @@ class Pool:
             with self._lock:
                 self._lock.notify_all()
 
-    def _submit(self, how: str, function: bytes, args: Any, kwds: Any, settle: Callable[[Any, BaseException | None], None],
+    def _submit(self, how: str, function: _Function, args: Any, kwds: Any, settle: Callable[[Any, BaseException | None], None],
                 is_late: bool = False) -> None:
         """is_late: the task belongs to an iterator that was made before the pool was closed."""
         self._link.channel.check()
         parts, segments = pack((how, args, kwds), self._by_reference)
         tag = next(self._tags)
         at = values_at(parts)
-        payload = signed(self._secret, b"task", [HEAD.pack(len(function), tag), function, *parts[:at]], parts[at:])
+        payload = signed(self._secret, b"task", [HEAD.pack(len(function.data), tag), function.data, *parts[:at]], parts[at:])
         if len(payload) > self._max_bytes:  # the daemon would end the stream, and with it the other tasks
             raise ValueError(f"the task has {len(payload)} bytes, but the daemon takes at most {self._max_bytes}")
-        task = Task(payload, segments, settle, self._timeout_ms)
+        task = Task(payload, (segments, function.segments), settle, self._timeout_ms)
         with self._lock:
             if self._is_ending if is_late else self._is_closed:
                 raise ValueError("the pool is closed")
@@ -317,13 +324,14 @@ class Pool:
             self._stream.tasks[tag] = task
             self._stream.outgoing.put((tag, task))
 
-    def _function_bytes(self, function: Callable[..., Any]) -> bytes:
-        return b"".join(pack(function, self._by_reference, "share")[0])
+    def _packed(self, function: Callable[..., Any]) -> _Function:
+        parts, segments = pack(function, self._by_reference)
+        return _Function(b"".join(parts), segments)
 
     def apply_async(self, func: Callable[..., Any], args: Sequence[Any] = (), kwds: Any = None, callback: Any = None,
                     error_callback: Any = None) -> AsyncResult:
         result = AsyncResult(callback, error_callback)
-        self._submit("call", self._function_bytes(func), tuple(args), kwds or {}, result._settle)
+        self._submit("call", self._packed(func), tuple(args), kwds or {}, result._settle)
         return result
 
     def apply(self, func: Callable[..., Any], args: Sequence[Any] = (), kwds: Any = None) -> Any:
@@ -336,7 +344,7 @@ class Pool:
         size = chunksize or max(1, -(-len(items) // (4 * self._n)))
         chunks = [items[at:at + size] for at in range(0, len(items), size)]
         result = MapResult(len(chunks), callback, error_callback)
-        function = self._function_bytes(func)
+        function = self._packed(func)
         for at, chunk in enumerate(chunks):
             self._submit(how, function, chunk, None, lambda value, error, at=at: result._part(at, value, error))  # type: ignore[misc]
         return result
@@ -362,7 +370,7 @@ class Pool:
             raise ValueError(f"chunksize is {chunksize}, it must be at least 1")
         if self._is_closed:
             raise ValueError("the pool is closed")
-        function, items = self._function_bytes(func), iter(iterable)
+        function, items = self._packed(func), iter(iterable)
 
         def submit(chunk: list[Any], settle: Callable[[Any, BaseException | None], None]) -> None:
             self._submit("map", function, chunk, None, settle, True)
