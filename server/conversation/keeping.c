@@ -130,6 +130,7 @@ enum status keeping_begin(struct conversation *c, const char *name, struct error
     if (c->all->keeping.journal == NULL ||
         (c->has_parent && (parent == NULL || !parent->host.is_kept)))
         return STATUS_OK;
+    r.unix_ms = c->opened_unix_ms; /* the clock may have gone on since */
     conversation_is_kept(c);
     conversations_expiry_changed(c);
     c->owner_epoch = 1;
