@@ -101,7 +101,7 @@ static bool add_names(struct object_walk *o, const json_t *schema)
                                         "minLength", "pattern", "title",       "type"};
     const json_t *pattern = json_object_get(schema, "pattern"), *one, *list;
     const char *reference = json_string_value(json_object_get(schema, "$ref"));
-    const double least = json_number_value(json_object_get(schema, "minLength"));
+    size_t least = 0, most = SIZE_MAX;
     json_t *from;
     struct error why = {0};
     enum status rc = STATUS_OK;
@@ -146,14 +146,11 @@ static bool add_names(struct object_walk *o, const json_t *schema)
     }
     if (rc != STATUS_OK)
         return because(o->g, "propertyNames", &why);
-    if (least > 0 && (size_t)least > o->names.least)
-        o->names.least = least > 1e6 ? 1000000 : (size_t)least;
-    if (json_is_number(json_object_get(schema, "maxLength"))) {
-        const double most = json_number_value(json_object_get(schema, "maxLength"));
-
-        if (most >= 0 && (o->names.most == SIZE_MAX || most < (double)o->names.most))
-            o->names.most = (size_t)most;
-    }
+    if (!guard_length(o->g, schema, "minLength", &least) ||
+        !guard_length(o->g, schema, "maxLength", &most))
+        return false;
+    o->names.least = least > o->names.least ? least : o->names.least;
+    o->names.most = most < o->names.most ? most : o->names.most;
     return true;
 }
 

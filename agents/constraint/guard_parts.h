@@ -114,6 +114,9 @@ bool guard_find_names(struct guard *g); /* false: no memory, or there are too ma
 
 /* --- guard_values.c --- */
 
+/* A length that s names, 1e9 where it is larger; *out stays where s has none. False: an
+ * error. */
+bool guard_length(struct guard *g, const json_t *s, const char *name, size_t *out);
 /* What s, a normal schema, asks of strings and numbers: written to out. False: an error; or no
  * string, no number satisfies it: then *ret_is_never. */
 bool guard_string(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never);

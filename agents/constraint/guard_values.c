@@ -98,7 +98,7 @@ static bool add_not(struct guard *g, struct string_rules *r, const json_t *value
            leave_out_because(g, "not", &why);
 }
 
-static bool read_size(struct guard *g, const json_t *s, const char *name, size_t *out)
+bool guard_length(struct guard *g, const json_t *s, const char *name, size_t *out)
 {
     const json_t *value = json_object_get(s, name);
     const double number = json_number_value(value);
@@ -150,8 +150,8 @@ static bool add_rules(struct guard *g, struct string_rules *r, const json_t *s)
     for (size_t i = 0; i < json_array_size(formats); i++)
         if (!add_format(g, r, json_array_get(formats, i)))
             return false;
-    return add_not(g, r, json_object_get(s, "not")) && read_size(g, s, "minLength", &r->least) &&
-           read_size(g, s, "maxLength", &r->most);
+    return add_not(g, r, json_object_get(s, "not")) && guard_length(g, s, "minLength", &r->least) &&
+           guard_length(g, s, "maxLength", &r->most);
 }
 
 /* Of so many characters of the set, as JSON text: a whole string, or a part of one. */

@@ -145,6 +145,12 @@ START_TEST(test_same)
         {"{\"type\":\"string\",\"maxLength\":2}",
          "{\"oneOf\":[{\"type\":\"string\",\"maxLength\":9223372036854775807},{\"type\":\"string\","
          "\"minLength\":3}]}"},
+        /* of names, what stands behind a reference, and a limit that no name reaches */
+        {"{\"type\":\"object\",\"propertyNames\":{\"minLength\":3}}",
+         "{\"type\":\"object\",\"propertyNames\":{\"$ref\":\"#/$defs/x\"},\"$defs\":{\"x\":{"
+         "\"minLength\":3}}}"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"maxLength\":1000000000}}",
+         "{\"type\":\"object\",\"propertyNames\":{\"maxLength\":1e300}}"},
         /* exactly, beyond 2^53 */
         {"{\"type\":\"integer\",\"minimum\":9007199254740993}",
          "{\"type\":\"integer\",\"allOf\":[{\"minimum\":9007199254740992},{\"minimum\":"
