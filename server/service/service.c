@@ -329,7 +329,8 @@ static void service_user_unready(struct service_user *u)
         list_remove(&u->ready);
 }
 
-/* Somebody has come into the pool or left it: those who want to know are told, not too often. */
+/* Somebody has come into the pool or left it: the users are numbered again, at most once in
+ * SERVICE_NUMBER_MS. */
 static void service_pool_changed(struct chat_service *s, struct service_pool *pool)
 {
     const uint64_t now = env_now_us(s->config.env);
@@ -780,7 +781,7 @@ static uint64_t service_pool_idle_us(const struct service_pool *pool)
     return l == NULL ? UINT64_MAX : scene_idle_us(container_of(l, struct scene, link));
 }
 
-/* Counts those who wait, and tells those who want to know. */
+/* Numbers the waiting users, and tells each whose position or whose pool's size has changed. */
 static void service_pool_number(struct service_pool *pool, uint64_t now)
 {
     uint32_t n = 0;

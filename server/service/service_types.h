@@ -136,8 +136,8 @@ struct service_pool {
     struct list unnoticed; /* those of them that were not told that it takes long */
     struct list scenes;    /* of struct scene, forms and tasks: the longest silent first */
     uint32_t n_waiting;
-    uint64_t numbered_us; /* when those who wait were counted last */
-    uint64_t number_us;   /* when they are counted again; 0: no connection wants to know */
+    uint64_t numbered_us; /* when service_pool_number ran last */
+    uint64_t number_us;   /* when it runs next; 0: it is not due */
 };
 
 struct chat_service {
