@@ -260,6 +260,11 @@ static inline bool lm_remembers(const struct lm *m)
 }
 
 /* messages.c */
+/* What the model's template makes of in, into text, which is empty; or, where the model has no
+ * prompter, the start of a reply. Where the template refuses in, text is empty. The only error is
+ * STATUS_EXHAUSTED. */
+enum status lm_try_template(struct buf *text, const struct lm *m, const struct chat_input *in,
+                            struct error *err) MUST_CHECK;
 /* Tries what the model's template takes, behind whether it takes names: those of messages that join
  * would be lost, so it then takes none. */
 enum status lm_messages_open(struct lm *m, struct error *err) MUST_CHECK;

@@ -10,6 +10,25 @@
 
 enum { MAX_TRIED = 6 };
 
+enum status lm_try_template(struct buf *text, const struct lm *m, const struct chat_input *in,
+                            struct error *err)
+{
+    struct buf ids;
+    size_t n_kept;
+    enum status rc;
+
+    buf_init(&ids, SIZE_MAX);
+    rc = m->prompter == NULL ? chat_template_reply_start(m->template, &ids, NULL, err)
+                             : chat_prompter_render(m->prompter, in, NULL, 0, &n_kept, &ids, err);
+    if (rc == STATUS_OK)
+        rc = vocab_decode(m->vocab, (const int32_t *)(const void *)ids.data,
+                          ids.len / sizeof(int32_t), text, err);
+    buf_deinit(&ids);
+    if (rc != STATUS_OK)
+        text->len = 0;
+    return rc == STATUS_EXHAUSTED ? rc : STATUS_OK;
+}
+
 /* Whether the template shows all of these messages, whose letters are their roles, but for replies,
  * which it may shorten. One that refuses them does not. */
 static enum status try_messages(bool *ret_shown, const struct lm *m, const char *roles,
@@ -19,8 +38,7 @@ static enum status try_messages(bool *ret_shown, const struct lm *m, const char 
     struct message all[MAX_TRIED];
     const struct chat_input in = {
         .messages = all, .n_messages = strlen(roles), .wants_reply = true};
-    struct buf ids, text;
-    size_t n_kept;
+    struct buf text;
     enum status rc;
 
     for (size_t i = 0; i < in.n_messages; i++)
@@ -29,19 +47,14 @@ static enum status try_messages(bool *ret_shown, const struct lm *m, const char 
                                                             : ROLE_USER,
                                   .text = words[i],
                                   .len = strlen(words[i])};
-    buf_init(&ids, SIZE_MAX);
     buf_init(&text, SIZE_MAX);
-    rc = chat_prompter_render(m->prompter, &in, NULL, 0, &n_kept, &ids, err);
-    if (rc == STATUS_OK)
-        rc = vocab_decode(m->vocab, (const int32_t *)(const void *)ids.data,
-                          ids.len / sizeof(int32_t), &text, err);
-    *ret_shown = rc == STATUS_OK && text.len > 0;
+    rc = lm_try_template(&text, m, &in, err);
+    *ret_shown = text.len > 0;
     for (size_t i = 0; *ret_shown && i < in.n_messages; i++)
         *ret_shown = all[i].role == ROLE_ASSISTANT ||
                      memmem(text.data, text.len, words[i], all[i].len) != NULL;
-    buf_deinit(&ids);
     buf_deinit(&text);
-    return rc == STATUS_EXHAUSTED ? rc : STATUS_OK;
+    return rc;
 }
 
 enum status lm_messages_open(struct lm *m, struct error *err)

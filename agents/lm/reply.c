@@ -67,24 +67,16 @@ static enum status find_begin(struct lm *m, enum thinking thinking, struct error
                                   .n_messages = 1,
                                   .variables = {asked[thinking], strlen(asked[thinking])},
                                   .wants_reply = true};
-    struct buf ids, text;
-    size_t n_kept;
+    struct buf text;
     enum status rc;
 
     if (m->format.thoughts == NULL || (m->prompter == NULL && m->template == NULL))
         return STATUS_OK;
-    buf_init(&ids, SIZE_MAX);
     buf_init(&text, SIZE_MAX);
-    rc = m->prompter == NULL ? chat_template_reply_start(m->template, &ids, NULL, err)
-                             : chat_prompter_render(m->prompter, &in, NULL, 0, &n_kept, &ids, err);
-    if (rc == STATUS_OK)
-        rc = vocab_decode(m->vocab, (const int32_t *)(const void *)ids.data,
-                          ids.len / sizeof(int32_t), &text, err);
-    if (rc == STATUS_OK)
-        m->format.begins_in_thought[thinking] = ends_with(&text, m->format.thoughts->open);
-    buf_deinit(&ids);
+    rc = lm_try_template(&text, m, &in, err);
+    m->format.begins_in_thought[thinking] = ends_with(&text, m->format.thoughts->open);
     buf_deinit(&text);
-    return rc == STATUS_EXHAUSTED ? rc : STATUS_OK;
+    return rc;
 }
 
 /* Whether the template shows a message's name. One that refuses the attempt does not. */
@@ -94,23 +86,16 @@ static enum status find_names(struct lm *m, struct error *err)
     const struct message hello = {
         .role = ROLE_USER, .text = "Hello", .len = 5, .more = more, .more_len = sizeof(more) - 1};
     const struct chat_input in = {.messages = &hello, .n_messages = 1, .wants_reply = true};
-    struct buf ids, text;
-    size_t n_kept;
+    struct buf text;
     enum status rc;
 
     if (m->prompter == NULL)
         return STATUS_OK;
-    buf_init(&ids, SIZE_MAX);
     buf_init(&text, SIZE_MAX);
-    rc = chat_prompter_render(m->prompter, &in, NULL, 0, &n_kept, &ids, err);
-    if (rc == STATUS_OK)
-        rc = vocab_decode(m->vocab, (const int32_t *)(const void *)ids.data,
-                          ids.len / sizeof(int32_t), &text, err);
-    m->format.takes_names =
-        rc == STATUS_OK && text.len > 0 && memmem(text.data, text.len, "Zqxj", 4) != NULL;
-    buf_deinit(&ids);
+    rc = lm_try_template(&text, m, &in, err);
+    m->format.takes_names = text.len > 0 && memmem(text.data, text.len, "Zqxj", 4) != NULL;
     buf_deinit(&text);
-    return rc == STATUS_EXHAUSTED ? rc : STATUS_OK;
+    return rc;
 }
 
 /* The letters of the format's control tokens count only where those tokens stand. */
