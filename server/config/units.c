@@ -40,6 +40,8 @@ enum status config_number(uint64_t *out, const char *text, const struct config_u
     uint64_t n;
     const size_t len = number_take(&n, text, SIZE_MAX, UINT64_MAX);
 
+    if (len == 0 && *text >= '0' && *text <= '9')
+        return too_much(err, text, all, max);
     if (len == 0)
         return error_set(err, STATUS_INVALID, "'%.60s' is not a number", text);
     for (; units->name != NULL; units++) {

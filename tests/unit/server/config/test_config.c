@@ -171,7 +171,7 @@ static const struct {
     {"--threads -1", "--threads"},
     {"--threads 1e3", "unit"},
     {"--threads 99999999", "too much"},
-    {"--kv-bytes 99999999999999999999", "--kv-bytes"},
+    {"--kv-bytes 99999999999999999999", "too much"},
     {"--kv-bytes 18446744073709551615G", "too much"},
     {"--ttl 3d", "unit"},
     {"--sequence-idle 0s", "above 0"},
