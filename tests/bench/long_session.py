@@ -94,6 +94,7 @@ def talk(servers, sessions, turns):
         for number, prompts in enumerate(sessions):
             for timed in servers if k % 2 == 0 else reversed(servers):
                 timed.turn(number, prompts[k])
+        print(f"turn {k + 1}: " + ", ".join(f"{timed.name} {timed.took[0][-1]:.3f} s" for timed in servers), file=sys.stderr, flush=True)
 
 
 def run(servers, args, text):
@@ -167,7 +168,7 @@ def main():
     llama, text = loads.llama_cpp(), recording()
     if llama is None:
         print("long-session: there is no llama-server, so its figure is left out: LLAMA_CPP may name its folder, and tests/bench/llama_server.sh makes one", flush=True)
-    shape = ["-c", str((args.tokens + 2048) * args.sessions), "-np", str(args.sessions)]
+    shape = ["-c", str((args.tokens * 9 // 8 + 2048) * args.sessions), "-np", str(args.sessions)]
     with contextlib.ExitStack() as alive:
         if args.restart:
             folder = alive.enter_context(tempfile.TemporaryDirectory(dir=args.build))
