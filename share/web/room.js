@@ -53,6 +53,10 @@ export class Room {
     this.#socket = socket;
     socket.addEventListener('open', () => {
       const token = Room.tokenOf(this.name);
+      if (!token) { // a new person reads all: the room may be another one of that name
+        this.#last = 0;
+        this.entries = [];
+      }
       this.#send({ hello: { ...(token ? { token } : { name: this.person }), ...(keyInUse() && { key: keyInUse() }) } });
       this.#send({ join: { room: this.name, afterSeq: this.#last } });
     });

@@ -15,6 +15,7 @@ function hueOf(participant) {
 
 export class RoomView {
   #drawn = 0; // entries
+  #drawnOf = null; // the array that they are of
   #isAtEnd = true;
   #wasEnded = false;
   /** @type {Map<string, {node: HTMLElement, name: HTMLElement, words: Text}>} what agents are saying, by participant */
@@ -76,8 +77,6 @@ export class RoomView {
   /** @param {string} person */
   #enter(person) {
     this.node.classList.remove('is-outside');
-    this.log.replaceChildren();
-    this.#drawn = 0;
     this.#isAtEnd = true;
     this.#wasEnded = false;
     this.room = new Room(this.name, person);
@@ -105,9 +104,10 @@ export class RoomView {
       room.failed = '';
     }
     this.#drawPeople();
-    if (room.entries.length < this.#drawn) { // another room of that name
+    if (room.entries !== this.#drawnOf) { // at first, and of another room of that name
       this.log.replaceChildren();
       this.#drawn = 0;
+      this.#drawnOf = room.entries;
     }
     for (const entry of room.entries.slice(this.#drawn)) this.log.append(this.#entryNode(entry));
     this.#drawn = room.entries.length;

@@ -516,8 +516,12 @@ def check_room(ready):
         window.WebSocket = class extends EventTarget {
           static OPEN = 1;
           readyState = 1;
-          constructor() { super(); window.told = (frame) => this.dispatchEvent(new MessageEvent('message', {data: JSON.stringify(frame)})); }
-          send() {}
+          constructor() {
+            super();
+            window.socket = this;
+            window.told = (frame) => this.dispatchEvent(new MessageEvent('message', {data: JSON.stringify(frame)}));
+          }
+          send(text) { (window.sent ??= []).push(JSON.parse(text)); }
           close() {}
         };
         location.hash = '#/r/made%20up'""")
@@ -535,6 +539,17 @@ def check_room(ready):
     assert ann.js(f"{button} === first && document.activeElement === first")
     ann.js("told({entry: {seq: 1, kind: 'ROOM_ENTRY_KIND_LEFT', name: 'Echo', participant: 'a', text: 'dismissed', unixMs: '1'}})")
     ann.until(f"{button} === null && {EVENTS}.at(-1) === 'Echo dismissed'")
+    # A token that is nothing any more: the person is another one, and so may be the room, whose log is read from its beginning.
+    ann.js("""window.first = socket;
+        told({welcome: {participant: 'm', token: 'secret', name: 'Ann'}});
+        told({error: {code: 'NOT_FOUND', field: 'token', message: 'nobody has it'}});
+        socket.dispatchEvent(new CloseEvent('close', {code: 4003}))""")
+    ann.until("socket !== first")
+    ann.js("socket.dispatchEvent(new Event('open'))")
+    assert ann.js("sent.slice(-2)") == [{"hello": {"name": "Ann"}}, {"join": {"room": "made up", "afterSeq": 0}}]
+    ann.js("""told({snapshot: {members: [], nextClientSeq: 1}});
+        told({entry: {seq: 1, kind: 'ROOM_ENTRY_KIND_SAID', name: 'Zoe', participant: 'z', text: 'Another room.', unixMs: '1'}})""")
+    ann.until(f"{SAID}.at(-1) === 'Zoe: Another room.' && {EVENTS}.length === 0")
     ann.js("location.hash = ''")
     ann.until("document.querySelector('.welcome')?.checkVisibility() && document.querySelector('.room-view') === null")
 
