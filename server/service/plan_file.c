@@ -20,6 +20,8 @@
 
 enum { PLAN_MAX_BYTES = 1 << 20, PLAN_TEXT_MAX_BYTES = 8 << 10, WHERE_MAX = 128 };
 
+#define PLAN_NO_TOKENS UINT32_MAX /* max_tokens is not given */
+
 static const char own_module[] = "parley.worlds";
 
 /* Texts and names of a pool, with lines where they are needed later. */
@@ -441,7 +443,7 @@ static enum status read_plan_tasks(struct plan_reader *r, const yaml_node_t *val
                                               .timeout_s = SERVICE_TIMEOUT_S,
                                               .notice_s = SERVICE_NOTICE_S,
                                               .n_people = 1,
-                                              .max_tokens = SERVICE_MAX_TOKENS,
+                                              .max_tokens = PLAN_NO_TOKENS,
                                               .backup_at = SIZE_MAX,
                                               .next_at = SIZE_MAX};
         (void)snprintf(r->where, sizeof(r->where), "tasks.%s", text);
@@ -638,17 +640,22 @@ static enum status plan_check_people(struct plan_reader *r, size_t i, const char
     return STATUS_OK;
 }
 
+static bool plan_has_agent_keys(const struct service_pool_plan *pool)
+{
+    return pool->model != NULL || pool->system != NULL || pool->agent_name != NULL ||
+           pool->policy != SERVICE_ANSWERS_ALL || pool->max_tokens != PLAN_NO_TOKENS;
+}
+
 /* A world of one's own names its participants, and the roles are these. */
 static enum status plan_finish_script(struct plan_reader *r, size_t i, const char *where)
 {
     struct service_pool_plan *pool = &r->plan->pools[i];
     size_t n = 0;
 
-    if (pool->model != NULL || pool->system != NULL || pool->agent_name != NULL ||
-        pool->policy != SERVICE_ANSWERS_ALL)
+    if (plan_has_agent_keys(pool))
         return plan_wrong_at(r, pool->line, where,
-                             "has keys of an agent (model, agent, system, policy), which only chat "
-                             "has");
+                             "has keys of an agent (model, agent, system, policy, max_tokens), "
+                             "which only chat has");
     while (n < pool->n_roles && pool->roles[n] != NULL)
         n++;
     if (n < pool->n_people)
@@ -672,14 +679,14 @@ static enum status plan_finish_agent(struct plan_reader *r, size_t i, const char
     if (pool->task.world->is_script)
         return plan_finish_script(r, i, where);
     if (!pool->task.world->has_agent) {
-        if (pool->model != NULL || pool->system != NULL || pool->agent_name != NULL ||
-            pool->policy != SERVICE_ANSWERS_ALL)
+        if (plan_has_agent_keys(pool))
             return plan_wrong_at(r, pool->line, where,
-                                 "has keys of an agent (model, agent, system, "
-                                 "policy), and its task_world has none: use "
-                                 "chat");
+                                 "has keys of an agent (model, agent, system, policy, "
+                                 "max_tokens), and its task_world has none: use chat");
         return STATUS_OK;
     }
+    if (pool->max_tokens == PLAN_NO_TOKENS)
+        pool->max_tokens = SERVICE_MAX_TOKENS;
     if (pool->model == NULL)
         pool->model = r->first_model != NULL ? r->first_model : "";
     if (pool->agent_name == NULL)

@@ -23,6 +23,8 @@ enum {
     SCRIPT_MAX_ACTS = 256,   /* of an answer */
     SCRIPT_MAX_PARLEYS = 64, /* in which nobody is asked; then the world asks nobody at all */
     SCRIPT_MESSAGE_MAX_BYTES = 1 << 20,
+    /* Of what one answer tells one person: what has been said before it has room beside it. */
+    SCRIPT_TOLD_MAX_BYTES = SERVICE_UNTAKEN_MAX_BYTES / 2,
 };
 
 static const char prefix[] = "attached:";
@@ -130,6 +132,7 @@ struct script_answer {
     json_t *acts[SCRIPT_MAX_ACTS]; /* [n_acts] */
     bool is_logged[SCRIPT_MAX_ACTS];
     size_t n_acts;
+    size_t told_bytes[SERVICE_MAX_PEOPLE]; /* [n_people of the scene] */
 };
 
 static void script_answer_close(struct script_answer *a)
@@ -193,12 +196,27 @@ static enum status script_replies(const char **out, size_t *ret_n, const json_t 
     return STATUS_OK;
 }
 
-/* Tells the person an act, with the name of who has said it. */
-static enum status script_hear(struct scene *s, struct service_user *u, const json_t *act,
-                               struct error *err)
+/* The world is at fault that says more at once than a connection may leave, not the person. */
+static enum status script_tell_person(struct script_answer *a, size_t at, struct service_user *u,
+                                      const char *text, const char *payload,
+                                      const char *const *quick_replies, size_t n, struct error *err)
 {
+    a->told_bytes[at] += service_message_size_bytes(text, payload, quick_replies, n);
+    if (a->told_bytes[at] > SCRIPT_TOLD_MAX_BYTES)
+        return error_set(err, STATUS_INVALID, "'%.60s' hears more than %d bytes at once", u->role,
+                         SCRIPT_TOLD_MAX_BYTES);
+    service_user_tell(u, text, payload, quick_replies, n);
+    return STATUS_OK;
+}
+
+/* Tells the person an act, with the name of who has said it. */
+static enum status script_hear(struct scene *s, struct script_answer *a, size_t at,
+                               const json_t *act, struct error *err)
+{
+    struct service_user *u = s->people[at];
     const char *text = "", *id = NULL, *quick[SERVICE_MAX_CHOICES];
     const json_t *payload = NULL;
+    enum status rc = STATUS_OK;
     char *json = NULL;
     struct buf named;
     size_t n = 0;
@@ -217,12 +235,12 @@ static enum status script_hear(struct scene *s, struct service_user *u, const js
         buf_printf(&named, "%s: %s", id, text) == STATUS_OK)
         text = named.data; /* without memory it goes without the name */
     if (text[0] != '\0' || json == NULL)
-        service_user_tell(u, text, NULL, quick, n);
-    if (json != NULL)
-        service_user_tell(u, "", json, NULL, 0);
+        rc = script_tell_person(a, at, u, text, NULL, quick, n, err);
+    if (rc == STATUS_OK && json != NULL)
+        rc = script_tell_person(a, at, u, "", json, NULL, 0, err);
     buf_deinit(&named);
     free(json);
-    return STATUS_OK;
+    return rc;
 }
 
 /* What people say is in the log already. */
@@ -252,7 +270,7 @@ static enum status script_hears(struct scene *s, struct script_answer *a, struct
         if (!field_is_whole(json_array_get(pair, 1), &act) || act < 0 || (uint64_t)act >= a->n_acts)
             return error_set(err, STATUS_INVALID, "'%.60s' hears an act that there is not",
                              json_string_value(name));
-        if (script_hear(s, s->people[at], a->acts[act], err) != STATUS_OK)
+        if (script_hear(s, a, at, a->acts[act], err) != STATUS_OK)
             return err->status;
         script_log(s, a, (size_t)act);
     }

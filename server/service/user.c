@@ -17,6 +17,17 @@ void service_user_doom(struct service_user *u, enum service_end why)
 
 /* --- messages --- */
 
+size_t service_message_size_bytes(const char *text, const char *payload,
+                                  const char *const *quick_replies, size_t n_quick_replies)
+{
+    size_t size = sizeof(struct service_message) + n_quick_replies * sizeof(char *) + strlen(text) +
+                  1 + (payload == NULL ? 0 : strlen(payload) + 1);
+
+    for (size_t i = 0; i < n_quick_replies; i++)
+        size += strlen(quick_replies[i]) + 1;
+    return size;
+}
+
 static struct service_message *service_message_make(const char *text, const char *payload,
                                                     const char *const *quick_replies, size_t n,
                                                     size_t size)
@@ -50,15 +61,12 @@ static struct service_message *service_user_message(struct service_user *u, cons
                                                     const char *const *quick_replies,
                                                     size_t n_quick_replies)
 {
-    size_t size = sizeof(struct service_message) + n_quick_replies * sizeof(char *) + strlen(text) +
-                  1 + (payload == NULL ? 0 : strlen(payload) + 1);
+    const size_t size = service_message_size_bytes(text, payload, quick_replies, n_quick_replies);
     struct service_message *m;
     struct error err;
 
     if (link_is_on(&u->doomed))
         return NULL;
-    for (size_t i = 0; i < n_quick_replies; i++)
-        size += strlen(quick_replies[i]) + 1;
     if (u->untaken_bytes + size > SERVICE_UNTAKEN_MAX_BYTES) {
         service_user_doom(u, SERVICE_END_SLOW);
         return NULL;

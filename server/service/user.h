@@ -53,6 +53,9 @@ const char *service_user_answer(const struct service_user *u, const char *key);
 void service_user_keep(struct service_user *u, const char *key, const char *value);
 void service_user_forget(struct service_user *u); /* all answers */
 
+/* What a message takes of SERVICE_UNTAKEN_MAX_BYTES. */
+size_t service_message_size_bytes(const char *text, const char *payload,
+                                  const char *const *quick_replies, size_t n_quick_replies);
 /* Puts a message into the person's untaken. Without memory, or past the limit, the person is
  * removed before the service is left. */
 void service_user_tell(struct service_user *u, const char *text, const char *payload,

@@ -58,6 +58,7 @@ START_TEST(test_wrong)
         {ONE "    backup_task: b\n", ":6: tasks.a: backup_task is not the name of a task"},
         {ONE "    next: b\n", ":6: tasks.a: next is not the name of a task, or EXIT"},
         {ONE "    policy: named\n", ":6: tasks.a: has keys of an agent"},
+        {ONE "    max_tokens: 256\n", ":6: tasks.a: has keys of an agent"},
         {ONE "    ask: []\n", ":8: tasks.a: has questions or texts of an onboarding, and no "
                               "onboard_world"},
         {ONE "    onboard_world: form\n    ask: [{key: k}]\n", "a question needs key and text"},
@@ -85,6 +86,8 @@ START_TEST(test_wrong)
         {ONE "  b: {task_world: 'attached:p', roles: [~]}\n",
          "agents_required must give attached:NAME from 1 to 64 people, it gives 0"},
         {ONE "  b: {task_world: 'attached:p', roles: [x], model: m}\n", "has keys of an agent"},
+        {ONE "  b: {task_world: 'attached:p', roles: [x], max_tokens: 0}\n",
+         "has keys of an agent (model, agent, system, policy, max_tokens), which only chat has"},
         {ONE "  b: {task_world: 'attached:a name that is longer than thirty-two', roles: [x]}\n",
          ":8: tasks.b: the world's name has more than 32 characters"},
         {ONE "opt: {passwort: x}\n", ":8: opt: there is no key 'passwort', did you mean "
@@ -135,7 +138,9 @@ START_TEST(test_defaults)
     ck_assert_uint_eq(p->grace_s, 120);
     ck_assert_str_eq(p->pools[1].model, "m1");
     ck_assert_str_eq(p->pools[1].agent_name, "m1");
+    ck_assert_uint_eq(p->pools[1].max_tokens, 256);
     ck_assert_str_eq(p->pools[2].model, "w");
+    ck_assert_uint_eq(p->pools[2].max_tokens, 0);
     ck_assert_str_eq(p->pools[2].system,
                      "{\"argument\":\"a\\\"b:c\",\"script\":true,\"whole\":true}");
     ck_assert_uint_eq(p->n_ignored, 3);

@@ -1436,6 +1436,35 @@ START_TEST(test_script_wrong)
              "B< Sorry, this world closed. Returning to overworld.\nB< " SCRIPT_MENU);
         end_plan();
     }
+    for (size_t is_told = 0; is_told < 2; is_told++) {
+        /* each quick reply is a text of 16 KiB, or of 128 KiB: more than a person is told at once
+         */
+        const int n = 16 << 10 << (is_told == 1 ? 0 : 3);
+        struct buf answer;
+
+        begin_plan(SCRIPT);
+        play(SCRIPT_BEGUN);
+        buf_init(&answer, 4 << 20);
+        ck_assert_int_eq(buf_append_text(&answer, "{\"hears\": [[\"pro\", 0]], \"then\": "
+                                                  "\"world\"}\n{\"quick_replies\": [\"x\""),
+                         STATUS_OK);
+        for (size_t i = 1; i < SERVICE_MAX_CHOICES; i++)
+            ck_assert_int_eq(buf_printf(&answer, ", \"%0*d\"", n, 0), STATUS_OK);
+        ck_assert_int_eq(buf_append_text(&answer, "]}"), STATUS_OK);
+        only_agent->is_asked = false;
+        service_answered(only_agent->scene, answer.data);
+        ck_assert(!has_ended[0] && !has_ended[1]);
+        if (is_told == 1) {
+            ck_assert_uint_eq(strlen(service_peer_next(&peers[0])->quick_replies[15]), (size_t)n);
+            service_peer_took(&peers[0]);
+            play("A< " SCRIPT_MENU "B< " SCRIPT_MENU);
+        } else {
+            play("A< Sorry, this world closed. Returning to overworld.\nA< " SCRIPT_MENU
+                 "B< Sorry, this world closed. Returning to overworld.\nB< " SCRIPT_MENU);
+        }
+        buf_deinit(&answer);
+        end_plan();
+    }
     begin_plan(SCRIPT);
     play(SCRIPT_BEGUN);
     for (size_t i = 0; i < 64; i++)
