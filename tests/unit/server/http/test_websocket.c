@@ -17,7 +17,7 @@
 #include "tests/fault/sweep.h"
 #include "tests/unit/base/suite.h"
 
-enum { MESSAGE_MAX_BYTES = 64 << 10, SAID_MAX_BYTES = 4 << 20 };
+enum { MESSAGE_MAX_BYTES = 256 << 10, SAID_MAX_BYTES = 8 << 20 };
 
 static struct http_front f;
 static uint64_t now_us;
@@ -245,6 +245,14 @@ static void say(struct lws *s, const char *data, size_t len, size_t n_piece)
 #define VERSION "Sec-WebSocket-Version: 13\r\n"
 #define HANDSHAKE "GET /echo HTTP/1.1\r\nHost: a\r\n" UPGRADE KEY VERSION "\r\n"
 #define TEXT_HANDSHAKE "GET /text HTTP/1.1\r\nHost: a\r\n" UPGRADE KEY VERSION "\r\n"
+
+/* The offers of Autobahn's cases 12 and 13. */
+#define DEFLATE_HANDSHAKE                                                        \
+    "GET /echo HTTP/1.1\r\nHost: a\r\n" UPGRADE KEY VERSION                      \
+    "Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; " \
+    "client_max_window_bits=9; server_max_window_bits=9, permessage-deflate; "   \
+    "server_no_context_takeover; client_max_window_bits, permessage-deflate; "   \
+    "client_max_window_bits\r\n\r\n"
 
 struct frame {
     unsigned first; /* FIN, RSV and opcode */
@@ -742,7 +750,89 @@ START_TEST(test_codes)
 }
 END_TEST
 
-/* 1.1.3 to 1.2.8, 9 and 10.1.1: each form of a length; and what is over the limit, in one frame and
+static void add_fragments(struct buf *frames, const char *text, size_t len, size_t n_fragment)
+{
+    for (size_t at = 0; at < len; at += n_fragment) {
+        const bool is_last = at + n_fragment >= len;
+
+        add_frame(frames, at == 0 ? (is_last ? TEXT : TEXT_BEGUN) : (is_last ? LAST : MORE),
+                  text + at, is_last ? len - at : n_fragment);
+    }
+}
+
+/* 9: large messages, up to the limit, in one frame and in fragments, which come in large and small
+ * pieces; and a thousand in a row. Autobahn's are up to 16 MiB. */
+START_TEST(test_large)
+{
+    static const size_t lens[] = {65536, MESSAGE_MAX_BYTES};
+    static const size_t fragments[] = {256, 1024, 4096, 16384, 65536};
+    static const size_t pieces[] = {64, 128, 256, 512, 1024, 2048};
+    static const size_t in_row[] = {0, 16, 64, 200, 1024, 4096};
+    char *text = malloc(MESSAGE_MAX_BYTES), expected[80];
+    struct buf frames, all;
+
+    memset(text, '*', MESSAGE_MAX_BYTES);
+    open_front();
+    buf_init(&frames, SAID_MAX_BYTES);
+    buf_init(&all, SAID_MAX_BYTES);
+    for (unsigned first = TEXT; first <= BINARY; first++) /* 9.1, 9.2 */
+        for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+            buf_clear(&frames);
+            add_frame(&frames, first, text, lens[i]);
+            (void)snprintf(expected, sizeof(expected), "%s [%zu];",
+                           first == TEXT ? "text" : "binary", lens[i]);
+            answers("9.1", HANDSHAKE, &frames, 1 << 20, expected);
+        }
+    (void)snprintf(expected, sizeof(expected), "text [%d];", MESSAGE_MAX_BYTES);
+    for (size_t i = 0; i < sizeof(fragments) / sizeof(fragments[0]); i++) { /* 9.3, 9.4 */
+        buf_clear(&frames);
+        add_fragments(&frames, text, MESSAGE_MAX_BYTES, fragments[i]);
+        answers("9.3", HANDSHAKE, &frames, 1 << 20, expected);
+    }
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) /* 9.5, 9.6 */
+        answers("9.5", HANDSHAKE, &frames, pieces[i], expected);
+    for (size_t i = 0; i < sizeof(in_row) / sizeof(in_row[0]); i++) { /* 9.7, 9.8 */
+        buf_clear(&frames);
+        buf_clear(&all);
+        (void)snprintf(expected, sizeof(expected), "text [%zu];", in_row[i]);
+        for (size_t n = 0; n < 1000; n++) {
+            add_frame(&frames, TEXT, text, in_row[i]);
+            ck_assert_int_eq(in_row[i] > 200 ? buf_append_text(&all, expected)
+                                             : buf_printf(&all, "text %.*s;", (int)in_row[i], text),
+                             STATUS_OK);
+        }
+        answers("9.7", HANDSHAKE, &frames, 4096, all.data);
+    }
+    buf_deinit(&frames);
+    buf_deinit(&all);
+    free(text);
+    close_front();
+}
+END_TEST
+
+/* 12, 13: whatever compression is offered, none is agreed on, and a frame that is marked as
+ * compressed breaks the protocol. */
+START_TEST(test_compression)
+{
+    struct buf frames;
+    struct lws s;
+
+    open_front();
+    ck_assert(dial(&s));
+    say(&s, DEFLATE_HANDSHAKE, strlen(DEFLATE_HANDSHAKE), 1000);
+    ck_assert_ptr_nonnull(strstr(s.said.data, ACCEPT));
+    ck_assert_ptr_null(strstr(s.said.data, "Extensions"));
+    hang_up(&s);
+    buf_init(&frames, 256);
+    add_frame(&frames, TEXT, "plain", 5);
+    add_frame(&frames, 0xc1, "\xf2\x48\xcd\xc9\xc9\x07", 7); /* RFC 7692, 7.2.3.1 */
+    answer_however("13", DEFLATE_HANDSHAKE, &frames, "text plain;" BROKEN);
+    buf_deinit(&frames);
+    close_front();
+}
+END_TEST
+
+/* 1.1.3 to 1.2.8 and 10.1.1: each form of a length; and what is over the limit, in one frame and
  * in several, is refused before it has come. */
 START_TEST(test_lengths)
 {
@@ -764,17 +854,12 @@ START_TEST(test_lengths)
         answers("a length", HANDSHAKE, &frames, 997, expected);
     }
     buf_clear(&frames);
-    for (size_t at = 0; at < MESSAGE_MAX_BYTES; at += 1300)
-        add_frame(&frames,
-                  at == 0                         ? TEXT_BEGUN
-                  : at + 1300 < MESSAGE_MAX_BYTES ? MORE
-                                                  : LAST,
-                  text, at + 1300 < MESSAGE_MAX_BYTES ? 1300 : MESSAGE_MAX_BYTES - at);
+    add_fragments(&frames, text, 65536, 1300);
     answers("10.1.1", HANDSHAKE, &frames, 997, "text [65536];");
     buf_clear(&frames);
     add_frame(&frames, TEXT, text, MESSAGE_MAX_BYTES + 1);
     frames.len = 15; /* its head, and a byte */
-    answer_however("too big", HANDSHAKE, &frames, "close 1009 a message has at most 65536 bytes;");
+    answer_however("too big", HANDSHAKE, &frames, "close 1009 a message has at most 262144 bytes;");
     buf_clear(&frames);
     add_frame(&frames, TEXT_BEGUN, text, 10);
     add_frame(&frames, LAST, text, 7);
@@ -1023,5 +1108,5 @@ START_TEST(test_no_memory)
 END_TEST
 
 SUITE_MAIN("server/http/websocket", test_handshake, test_other_versions, test_autobahn, test_utf8,
-           test_codes, test_lengths, test_refused_frames, test_pings, test_first_message,
-           test_lingers, test_takes_nothing, test_drain, test_no_memory)
+           test_codes, test_large, test_compression, test_lengths, test_refused_frames, test_pings,
+           test_first_message, test_lingers, test_takes_nothing, test_drain, test_no_memory)
