@@ -348,6 +348,8 @@ enum status body_read_accept(struct body_accept *out, const void *body, size_t s
         body_take_fixed(&r, out->origin.conversation.bytes, CONVERSATION_ID_BYTES);
     if (r.version > 5)
         request->raw = raw_rules_of(body_take_up_to(&r, RAW_ALL));
+    /* a gap stands between two texts */
+    r.is_bad = r.is_bad || (request->raw.fills_in && request->n_messages < 2);
     return body_end(&r, err);
 }
 

@@ -208,6 +208,15 @@ START_TEST(an_acceptance_is_kept)
     ck_assert_mem_eq(&out.origin.conversation, &origin.conversation, sizeof(origin.conversation));
     check_cuts(&body, read_accept);
     stored_request_close(stored);
+    for (size_t n = 1; n <= 2; n++) { /* what fills in stands between two texts */
+        r = (struct turn_request){.messages = messages, .n_messages = n, .raw.fills_in = true};
+        buf_clear(&body);
+        ck_assert_int_eq(stored_request_open(&stored, &r, &err), STATUS_OK);
+        ck_assert_int_eq(body_write_accept(&body, stored, NULL, "", NULL, &err), STATUS_OK);
+        ck_assert_int_eq(read_accept(body.data, body.len, &err),
+                         n == 1 ? STATUS_DATA_LOSS : STATUS_OK);
+        stored_request_close(stored);
+    }
     buf_deinit(&body);
     arena_deinit(&arena);
 }
