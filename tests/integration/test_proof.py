@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 import grpc
+from google.protobuf import json_format
 
 import children
 import harness
@@ -443,6 +444,13 @@ def main():
         assert code == 2 and all(t["verdict"] != "differs" for t in turns)
         code, _, turns, _ = verify(program, export_path, "--model", f"tiny={other}", "--kv", "f32", "--force")
         assert code == 1 and any(t["verdict"] == "differs" and t.get("difference", {}).get("computed_logprob") for t in turns)
+        with harness.Parleyd(parleyd, "--model", f"tiny={other}", "--kv", "f32") as parley:
+            quoted = ""
+            for c in export:
+                records = [json_format.ParseDict(line["record"], conversations.ConversationRecord()).SerializeToString() for line in c["record"]]
+                answer = parley.conversations.Verify(conversations.ConversationsVerifyRequest(records=records, force=True))
+                quoted += "".join(t.difference.computed_text for t in answer.turns)
+            assert "\ufffd" in quoted, quoted  # a token that ends inside a character
         print(n, "conversations,", summary, "tampered:", attack(rng, program, model, export, folder, 4 * n))
 
 

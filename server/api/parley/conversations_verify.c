@@ -3,6 +3,7 @@
  * answers once it is done. A peer that goes away ends it. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "proto/codec.h"
 #include "server/api/parley/methods.h"
 #include "server/api/parley/stored_records.h"
@@ -49,6 +50,24 @@ static void verify_notify(void *arg)
 
 /* --- the answer --- */
 
+/* A message's text is UTF-8: what is none, as a token that ends inside a character, becomes U+FFFD.
+ * NULL without memory. */
+static char *verify_copy(const char *text, size_t len, struct arena *arena)
+{
+    char *copy = arena_alloc(arena, 3 * len + 1, 1), *at = copy; /* U+FFFD has three bytes */
+    uint32_t character;
+
+    while (copy != NULL && len > 0) {
+        const size_t n = utf8_next(text, len, &character);
+
+        if (character != 0)
+            at += utf8_encode(character, at);
+        text += n;
+        len -= n;
+    }
+    return copy;
+}
+
 /* A token's text; "" for the end of a reply, and for a token of another vocabulary. */
 static enum status verify_token_text(char **out, const struct verify_call *v, int32_t id,
                                      struct arena *arena)
@@ -62,7 +81,7 @@ static enum status verify_token_text(char **out, const struct verify_call *v, in
         return STATUS_OK;
     buf_init(&text, VERIFY_MAX_BYTES);
     if (m->agent->type->text->detokenize(m->agent, &id, 1, &text, &ignored) == STATUS_OK)
-        *out = wire_copy(text.data, text.len, arena);
+        *out = verify_copy(text.data, text.len, arena);
     buf_deinit(&text);
     return *out == NULL ? STATUS_EXHAUSTED : STATUS_OK;
 }
@@ -87,7 +106,7 @@ static enum status verify_fill_difference(Parley__V1__VerifiedTurn *out,
         m->kl = d->kl;
     }
     if (d->recorded_text != NULL) {
-        m->recorded_text = wire_copy(d->recorded_text, d->recorded_len, arena);
+        m->recorded_text = verify_copy(d->recorded_text, d->recorded_len, arena);
         if (m->recorded_text == NULL)
             return STATUS_EXHAUSTED;
     } else if (verify_token_text(&m->recorded_text, v, d->recorded, arena) != STATUS_OK) {
@@ -114,7 +133,9 @@ static enum status verify_fill_turn(Parley__V1__VerifiedTurn *out, const struct 
     out->verdict = verdicts[t->verdict];
     out->tokens = t->n_tokens;
     out->compared_tokens = t->n_compared;
-    out->why = (char *)t->why;
+    out->why = verify_copy(t->why, strlen(t->why), arena); /* it may quote anything */
+    if (out->why == NULL)
+        return STATUS_EXHAUSTED;
     out->computed_tokens = t->n_computed;
     out->other_logprobs = t->has_other_logprobs;
     out->is_behind_new = t->is_behind_new;
