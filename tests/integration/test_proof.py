@@ -5,8 +5,10 @@ computing, unless the changed conversation has the very same replies.
 
 usage: test_proof.py PARLEYD WRITE_TINY_MODEL PARLEY [CONVERSATIONS [SEED]]      (run by the interpreter that has grpcio and the stubs)"""
 import base64
+import contextlib
 import copy
 import hashlib
+import http.client
 import json
 import os
 import random
@@ -360,6 +362,18 @@ def attack(rng, program, model, export, folder, n):
     return kinds
 
 
+@contextlib.contextmanager
+def beside(parley):
+    """A conversation that is not stored, as long as the block."""
+    connection = http.client.HTTPConnection(parley.http)
+    body = {"messages": [{"role": "user", "content": "hello"}], "stream": True, "max_tokens": children.LONG_TURN, "ignore_eos": True}
+    connection.request("POST", "/v1/chat/completions", json.dumps(body))
+    answer = connection.getresponse()
+    assert answer.status == 200 and answer.fp.readline()
+    yield
+    connection.close()
+
+
 def uploaded(parley, c):
     """A stream with a few records a message is answered as one message; what is no such stream is refused."""
     stub, request = parley.conversations, conversations.ConversationsVerifyRequest
@@ -395,7 +409,7 @@ def main():
         export_path = os.path.join(folder, "export.jsonl")
         unread = children.run([program, "verify", folder], capture_output=True, text=True)  # opens, and cannot be read
         assert unread.returncode == 2 and "Is a directory" in unread.stderr, unread
-        with Mortal(parleyd, "--model", f"tiny={model}", "--data", os.path.join(folder, "data"), "--kv", "f32") as parley:
+        with Mortal(parleyd, "--model", f"tiny={model}", "--data", os.path.join(folder, "data"), "--kv", "f32", "--http", "127.0.0.1:0") as parley:
             daemon = parley.daemon
             made = talk(parley, rng, n, constrained)
             before = parley.get(made[0], without_transcript=True).turns
@@ -415,6 +429,9 @@ def main():
             code, _, _, against = verify(program, export_path, "--server", parley.address)
             assert (code, against) == (0, summary), against
             uploaded(parley, made[0])
+            with beside(parley):
+                code, _, _, again = verify(program, "--server", parley.address)
+                assert (code, again) == (0, summary), again
             # a sample, one conversation alone, one that is not there
             code, _, turns, one = verify(program, "--server", parley.address, "--sample", "3", "--seed", "5")
             assert code == 0 and one["same"] == len(turns) == 3 and one["left_out"] == summary["same"] - 3, one

@@ -181,18 +181,14 @@ void computing_run(struct computing *c, void (*each)(void *arg, const struct pro
 
 /* --- what is computed --- */
 
-static bool computing_fetch(struct computing *c, const char *conversation)
+static enum parley_status computing_fetch(struct computing *c, const char *conversation,
+                                          struct parley_error *err)
 {
-    char id[LISTING_ID_CHARS];
-    struct parley_error err;
+    enum parley_status rc = proof_jobs_fetch(&c->jobs, c->channel, conversation, err);
 
-    if (listing_resolve(id, c->channel, conversation, &err) == PARLEY_OK &&
-        proof_jobs_fetch(&c->jobs, c->channel, id, &err) == PARLEY_OK) {
+    if (rc == PARLEY_OK)
         c->jobs.all[c->jobs.n - 1].is_stored = !c->sends_records;
-        return true;
-    }
-    console_error("conversation %s: %s", conversation, err.text);
-    return false;
+    return rc;
 }
 
 struct fetch_all {
@@ -203,12 +199,21 @@ struct fetch_all {
 static bool fetch_one(void *arg, const Parley__V1__Conversation *conversation)
 {
     struct fetch_all *f = arg;
+    struct parley_error err;
 
-    f->is_good = computing_fetch(f->computing, conversation->conversation);
-    return f->is_good;
+    if (computing_fetch(f->computing, conversation->conversation, &err) == PARLEY_OK ||
+        err.status == PARLEY_FAILED_PRECONDITION)
+        return true;
+    if (strcmp(err.reason, "CONVERSATION_NOT_FOUND") == 0) {
+        console_line("conversation %s was closed meanwhile", conversation->conversation);
+        return true;
+    }
+    console_error("conversation %s: %s", conversation->conversation, err.text);
+    f->is_good = false;
+    return false;
 }
 
-/* All conversations that the server stores. */
+/* All conversations that the server stores; it has others, too, which come and go. */
 static bool computing_fetch_all(struct computing *c)
 {
     struct fetch_all f = {c, true};
@@ -246,9 +251,18 @@ static bool computing_read_files(struct computing *c, int n, char **args)
 
 static bool computing_fetch_ids(struct computing *c, int n, char **args)
 {
-    for (int i = 0; i < n; i++)
-        if (!computing_is_file(args[i]) && !computing_fetch(c, args[i]))
+    char id[LISTING_ID_CHARS];
+    struct parley_error err;
+
+    for (int i = 0; i < n; i++) {
+        if (computing_is_file(args[i]))
+            continue;
+        if (listing_resolve(id, c->channel, args[i], &err) != PARLEY_OK ||
+            computing_fetch(c, id, &err) != PARLEY_OK) {
+            console_error("conversation %s: %s", args[i], err.text);
             return false;
+        }
+    }
     return n > 0 || computing_fetch_all(c);
 }
 
