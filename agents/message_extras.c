@@ -170,6 +170,42 @@ enum status message_extras_read(struct message_extras *out, const struct message
     return rc;
 }
 
+bool message_extras_are_all(const struct message *m)
+{
+    struct message_extras x;
+    json_t *more, *read;
+    struct arena arena;
+    struct buf text;
+    bool are = true;
+
+    if (m->more_len == 0)
+        return true;
+    arena_init(&arena, SIZE_MAX);
+    buf_init(&text, SIZE_MAX);
+    more = json_loadb(m->more, m->more_len, 0, NULL);
+    if (more == NULL) {
+        are = false;
+    } else if (message_extras_read(&x, m, &arena) == STATUS_OK &&
+               message_extras_write(&text, &x) == STATUS_OK) {
+        read = text.len == 0 ? NULL : json_loadb(text.data, text.len, 0, NULL);
+        are = json_equal(more, read) != 0;
+        json_decref(read);
+    }
+    json_decref(more);
+    buf_deinit(&text);
+    arena_deinit(&arena);
+    return are;
+}
+
+bool tools_are_array(struct text tools)
+{
+    json_t *value = tools.len == 0 ? NULL : json_loadb(tools.text, tools.len, 0, NULL);
+    const bool are = tools.len == 0 || json_is_array(value);
+
+    json_decref(value);
+    return are;
+}
+
 enum status message_extras_calls_text(struct buf *out, const struct message *m)
 {
     json_t *more = m->more_len > 0 ? json_loadb(m->more, m->more_len, 0, NULL) : NULL;

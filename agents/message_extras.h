@@ -3,6 +3,8 @@
 #ifndef AGENTS_MESSAGE_EXTRAS_H
 #define AGENTS_MESSAGE_EXTRAS_H
 
+#include <stdbool.h>
+
 #include "agents/message.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -35,6 +37,13 @@ enum status message_extras_write(struct buf *out, const struct message_extras *x
 /* Reads m's more, with texts in the arena, each ended by NUL. */
 enum status message_extras_read(struct message_extras *out, const struct message *m,
                                 struct arena *arena) MUST_CHECK;
+
+/* Whether nothing stands in m's more but what message_extras_read reads of it, in the form of
+ * message_extras_write. A template reads all of it. Without memory: true. */
+bool message_extras_are_all(const struct message *m);
+
+/* Whether the tools of a turn are a JSON array. len 0: there are none, which is one. */
+bool tools_are_array(struct text tools);
 
 /* Appends the calls of a message's more as text, as a model without a form of its own writes them.
  * EXHAUSTED without memory. */

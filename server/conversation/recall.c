@@ -54,6 +54,8 @@ static enum status recall_terms(struct recall *r, const struct journal_event *e,
 
     if (rc != STATUS_OK)
         return rc;
+    if (r->given != NULL)
+        r->terms.ttl_ms = 0; /* who computes it again closes it */
     if (r->has_system) {
         r->terms.system = r->system.text;
         r->terms.system_len = r->system.len;

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "agents/agent.h"
+#include "agents/message_extras.h"
 #include "base/alloc.h"
 #include "base/utf8.h"
 #include "server/conversation/body.h"
@@ -52,6 +53,7 @@ struct verification {
     const char *problem;
     size_t problem_record;
     uint8_t chain[SHA256_BYTES];
+    struct text system; /* of the first record */
     /* The next record, and its place; the acceptance of the turn that has not ended. */
     struct link *at;
     size_t n_at;
@@ -622,9 +624,51 @@ static void verification_begin(struct verification *v, struct conversation *c,
         judge_failure(v, &err);
 }
 
-/* What anybody may have written is text before it is applied. */
-static bool verification_is_text(struct verification *v, const struct journal_event *e)
+/* Whether whoever reads the text sees all of it. */
+static bool is_readable(const char *text, size_t len)
 {
+    return len == 0 || (utf8_is_valid(text, len) && memchr(text, '\0', len) == NULL);
+}
+
+/* Why people would not read what the model is told; NULL: they do. */
+static const char *accept_hides(const struct body_accept *a)
+{
+    static const char no_text[] = "has a text that is not UTF-8, or goes on behind a NUL";
+    const struct turn_request *r = &a->request;
+    const struct constraint *c = a->sampling == NULL ? NULL : a->sampling->constraint;
+
+    for (size_t i = 0; i < r->n_messages; i++) {
+        if (!is_readable(r->messages[i].text, r->messages[i].len))
+            return no_text;
+        if (!message_extras_are_all(&r->messages[i]))
+            return "has a message with parts that no message has";
+    }
+    if (!tools_are_array(r->tool_use.tools))
+        return "has tools that are no list";
+    return is_readable(r->tool_use.tools.text, r->tool_use.tools.len) &&
+                   is_readable(r->variables.json.text, r->variables.json.len) &&
+                   (c == NULL || is_readable(c->text, c->len))
+               ? NULL
+               : no_text;
+}
+
+/* The system prompt of the first record is the conversation's: no other record may say another. */
+static const char *verification_terms_hide(const struct verification *v, const struct body_terms *t)
+{
+    if (!is_readable(t->system, t->system_len))
+        return "has a system prompt that is not UTF-8, or goes on behind a NUL";
+    return v->n_at == 0 ||
+                   (t->system_len == v->system.len &&
+                    (t->system_len == 0 || memcmp(t->system, v->system.text, t->system_len) == 0))
+               ? NULL
+               : "has another system prompt than the first";
+}
+
+/* Anybody may have written the record. Why it is not what people would read in its place; NULL: it
+ * is, or applying the record says what is wrong. */
+static const char *verification_hides(struct verification *v, const struct journal_event *e)
+{
+    struct body_terms terms;
     struct body_accept a;
     struct body_finish f;
     struct error ignored;
@@ -633,15 +677,15 @@ static bool verification_is_text(struct verification *v, const struct journal_ev
     arena_init(&v->arena, VERIFICATION_MAX_BYTES);
     if (e->kind == JOURNAL_FINISH &&
         body_read_finish(&f, e->body, e->size_bytes, &v->arena, &ignored) == STATUS_OK)
-        return utf8_is_valid(f.reply.text.data, f.reply.text.len);
-    if ((e->kind != JOURNAL_ACCEPT && e->kind != JOURNAL_OBSERVE) ||
-        body_read_accept(&a, e->body, e->size_bytes, &v->arena, &ignored) != STATUS_OK)
-        return true; /* applying it says what is wrong */
-    for (size_t i = 0; i < a.request.n_messages; i++)
-        if (!utf8_is_valid(a.request.messages[i].text, a.request.messages[i].len) ||
-            !utf8_is_valid(a.request.messages[i].more, a.request.messages[i].more_len))
-            return false;
-    return true;
+        return utf8_is_valid(f.reply.text.data, f.reply.text.len) ? NULL
+                                                                  : "has a text that is not UTF-8";
+    if ((e->kind == JOURNAL_ACCEPT || e->kind == JOURNAL_OBSERVE) &&
+        body_read_accept(&a, e->body, e->size_bytes, &v->arena, &ignored) == STATUS_OK)
+        return accept_hides(&a);
+    if ((e->kind == JOURNAL_OPEN || e->kind == JOURNAL_UPDATE) &&
+        body_read_terms(&terms, e->body, e->size_bytes, &v->arena, &ignored) == STATUS_OK)
+        return verification_terms_hide(v, &terms);
+    return NULL;
 }
 
 /* A turn that no record can be applied to, or for which there is no model. */
@@ -661,6 +705,7 @@ static enum status verification_take(struct verification *v, struct conversation
                                      bool *ret_waits, struct error *err)
 {
     const struct journal_event *e = container_of(v->at, const struct journal_event, link);
+    const char *hides;
 
     *ret_waits = false;
     if (e->proof.gone != 0 || v->n_at == 0) /* the first record is applied */
@@ -671,11 +716,12 @@ static enum status verification_take(struct verification *v, struct conversation
         verification_pass(v, e);
         return STATUS_OK;
     }
-    if (!verification_is_text(v, e)) {
+    hides = verification_hides(v, e);
+    if (hides != NULL) {
         v->is_broken = true;
         if (!verification_ends_turn(e) && verification_add_turn(v, e->turn, err) != STATUS_OK)
             return err->status;
-        verification_judge(v, VERDICT_DIFFERS, "record %zu has a text that is not UTF-8", v->n_at);
+        verification_judge(v, VERDICT_DIFFERS, "record %zu %s", v->n_at, hides);
         return STATUS_OK;
     }
     if (e->kind == JOURNAL_OBSERVE && verification_is_wanted(v))
@@ -899,7 +945,11 @@ static enum status verification_refuse(struct verification *v, const struct erro
     if (verification_add_turn(v, 0, err) != STATUS_OK)
         return err->status;
     v->is_broken = true;
-    verification_judge(v, VERDICT_DIFFERS, "the first record opens no conversation: %s", why->text);
+    verification_judge(v,
+                       why->status == STATUS_DATA_LOSS || why->status == STATUS_INVALID
+                           ? VERDICT_DIFFERS
+                           : VERDICT_UNCHECKED,
+                       "the first record opens no conversation: %s", why->text);
     return STATUS_OK;
 }
 
@@ -936,6 +986,7 @@ static enum status verification_begin_all(struct verification *v, struct error *
     const struct link *first = list_first(&v->found.events);
     const struct journal_event *opens = container_of(first, const struct journal_event, link);
     struct body_terms terms;
+    const char *hides;
     struct error why;
     enum status rc;
 
@@ -945,13 +996,21 @@ static enum status verification_begin_all(struct verification *v, struct error *
         (void)error_set(&why, STATUS_DATA_LOSS, "it is of another kind");
         return verification_refuse(v, &why, err);
     }
+    hides = verification_hides(v, opens);
+    if (hides != NULL) {
+        (void)error_set(&why, STATUS_DATA_LOSS, "it %s", hides);
+        return verification_refuse(v, &why, err);
+    }
     if (body_read_terms(&terms, opens->body, opens->size_bytes, &v->arena, &why) != STATUS_OK)
         return verification_refuse(v, &why, err);
+    v->system = (struct text){terms.system, terms.system_len};
     verification_choose(v, &terms);
     if (v->model == NULL)
         return STATUS_OK;
     rc = verification_begin_conversation(v, &why);
-    if (rc == STATUS_DATA_LOSS || rc == STATUS_INVALID)
+    if (rc == STATUS_OK)
+        return STATUS_OK;
+    if (rc != STATUS_EXHAUSTED && rc != STATUS_UNAVAILABLE)
         return verification_refuse(v, &why, err);
     *err = why;
     return rc;

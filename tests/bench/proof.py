@@ -273,7 +273,7 @@ def changes(rng, program, parley, export, asked, folder, n):
         proof.save(path, spoilt)
         _, heads, _, _ = proof.verify(program, path, "--server", parley.address, "--sample", "1", "--seed", "1")
         missed = [head for head in heads if not head.get("chain_problem")]
-        assert not missed, missed[0]
+        assert not missed and len(heads) == len(spoilt), (missed[:1], len(heads))
         rows["chain"][0] += len(spoilt)
         mended = []
         while len(mended) < some - some // 2:

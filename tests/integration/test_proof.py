@@ -374,6 +374,70 @@ def beside(parley):
     connection.close()
 
 
+def made_up(parley, program, folder):
+    """Who writes records as true as one likes can hide nothing from who reads an export: what the model is told stands in its lines."""
+    shown, said, long = b"You are brief.", b"Only listen.", "x" * 100_000
+    c = parley.open("tiny", system=shown.decode(), ttl_ms=3_600_000)
+    for what in said.decode(), long, long, long:
+        list(parley.conversations.Turn(conversations.TurnRequest(conversation=c, text=what, observe_only=True)))
+    parley.conversations.Update(conversations.ConversationsUpdateRequest(conversation=c, ttl_ms=7_200_000))
+    path = os.path.join(folder, "made_up.jsonl")
+    with open(path, "w") as out:
+        children.run([program, "conversations", "export", c, "--server", parley.address], stdout=out, check=True)
+    parley.close(c)
+    (whole,) = load(path)
+    opened, observed, updated = 0, 1, 5
+    assert [word(whole["record"][i]["record"]) for i in (opened, observed, updated)] == ["OPENED", "OBSERVED", "UPDATED"]
+
+    def text(data):
+        return struct.pack("<Q", len(data)) + data
+
+    def change(c, i, old, new, at=0):
+        data = bytes(body(c["record"][i]["record"]))
+        assert data.find(old, at) >= 0, (i, old)
+        put(c["record"][i]["record"], data[:at] + data[at:].replace(old, new, 1))
+
+    def nothing(c):
+        pass
+
+    def soon_closed(c):
+        change(c, opened, struct.pack("<Q", 3_600_000), struct.pack("<Q", 1))
+
+    def behind_nul(c):
+        change(c, observed, text(said), text(said + b"\0 Then lie."))
+
+    def in_parts(c, parts=b'{"content": "Lie."}'):
+        at = bytes(body(c["record"][observed]["record"])).find(text(said)) + len(text(said)) + 4 + 4 + 8  # no overrides, no sampling, no binding
+        change(c, observed, text(b""), text(parts), at)
+
+    def in_no_parts(c):
+        in_parts(c, b'{"content": "Lie."')
+
+    def no_text(c):
+        for i in opened, updated:
+            change(c, i, text(shown), text(b"Lie.\xff"))
+            c["record"][i]["record"]["terms"].pop("system")
+        c["conversation"]["system"] = ""
+
+    def two_systems(c):
+        change(c, opened, text(shown), text(b"You lie."))
+        c["record"][opened]["record"]["terms"]["system"] = "You lie."
+
+    def renamed(c):
+        c["conversation"]["conversation"] = "0" * 32
+
+    for how, what in (nothing, None), (soon_closed, None), (behind_nul, "NUL"), (in_parts, "parts"), (in_no_parts, "parts"), (no_text, "UTF-8"), \
+            (two_systems, "another system prompt"), (renamed, ""):
+        spoilt = copy.deepcopy(whole)
+        how(spoilt)
+        mend(spoilt)
+        save(path, [spoilt])
+        code, heads, turns, _ = verify(program, path, "--server", parley.address)
+        assert code == (0 if what is None else 1) and heads[0].get("chain_problem") == "", (how, heads, turns)
+        assert not what or any(t["verdict"] == "differs" and what in t["why"] for t in turns), (how, turns)
+        assert (what == "") == (heads[0]["lines_problem"] != ""), (how, heads)
+
+
 def uploaded(parley, c):
     """A stream with a few records a message is answered as one message; what is no such stream is refused."""
     stub, request = parley.conversations, conversations.ConversationsVerifyRequest
@@ -429,6 +493,7 @@ def main():
             code, _, _, against = verify(program, export_path, "--server", parley.address)
             assert (code, against) == (0, summary), against
             uploaded(parley, made[0])
+            made_up(parley, program, folder)
             with beside(parley):
                 code, _, _, again = verify(program, "--server", parley.address)
                 assert (code, again) == (0, summary), again

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/counter_rng.h"
+#include "client/cli/chat/listing.h"
 #include "proto/codec.h"
 
 void proof_jobs_init(struct proof_jobs *jobs)
@@ -63,6 +64,12 @@ enum parley_status proof_jobs_fetch(struct proof_jobs *jobs, struct parley_chann
 
 /* --- exports --- */
 
+static bool is_conversation_id(const char *text)
+{
+    return text != NULL && strlen(text) == LISTING_ID_CHARS - 1 &&
+           text[strspn(text, "0123456789abcdef")] == '\0';
+}
+
 static enum status proof_jobs_line(struct proof_jobs *jobs, json_t *line, size_t first,
                                    struct error *err)
 {
@@ -72,15 +79,16 @@ static enum status proof_jobs_line(struct proof_jobs *jobs, json_t *line, size_t
     Parley__V1__ConversationRecord *m;
 
     if (type != NULL && strcmp(type, "conversation") == 0) {
-        job = proof_jobs_add(jobs, id == NULL ? "" : id);
+        if (!is_conversation_id(id))
+            return error_set(err, STATUS_INVALID,
+                             "its conversation is not an id of 32 hexadecimal digits");
+        job = proof_jobs_add(jobs, id);
         job->line = json_incref(line);
         job->turns = json_array();
         return STATUS_OK;
     }
     if (type == NULL || (strcmp(type, "turn") != 0 && strcmp(type, "record") != 0))
-        return error_set(err, STATUS_INVALID,
-                         "its type is '%.40s', it must be conversation, turn or record",
-                         type == NULL ? "" : type);
+        return error_set(err, STATUS_INVALID, "its type must be conversation, turn or record");
     if (job == NULL)
         return error_set(err, STATUS_INVALID, "a %s comes before the first conversation", type);
     if (strcmp(type, "turn") == 0) {

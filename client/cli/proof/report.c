@@ -45,14 +45,20 @@ static bool record_says(const Parley__V1__ConversationRecord *file,
                            (const ProtobufCMessage *)body->terms);
 }
 
-/* The last turn of this number that the records say, which is the one of the conversation. */
-static const Parley__V1__VerifiedTurn *
-answer_turn(const Parley__V1__ConversationsVerifyResponse *answer, json_int_t number)
+/* The turns of the conversation by their numbers from 1, [n]: of each number the last one that the
+ * records say; NULL where they say none. The caller frees them. */
+static const Parley__V1__VerifiedTurn **
+answer_turns(const Parley__V1__ConversationsVerifyResponse *answer, uint32_t n)
 {
-    for (size_t i = answer->n_turns; i-- > 0;)
-        if (answer->turns[i]->turn == number && answer->turns[i]->recorded != NULL)
-            return answer->turns[i];
-    return NULL;
+    const Parley__V1__VerifiedTurn **out = xalloc((n + 1) * sizeof(out[0]));
+
+    for (size_t i = 0; i < answer->n_turns; i++) {
+        const Parley__V1__VerifiedTurn *turn = answer->turns[i];
+
+        if (turn->turn >= 1 && turn->turn <= n && turn->recorded != NULL)
+            out[turn->turn - 1] = turn;
+    }
+    return out;
 }
 
 static bool line_says(const json_t *line, const ProtobufCMessage *message, const char *const *names,
@@ -75,24 +81,36 @@ static bool lines_say_turns(char why[256], const struct proof_job *job)
     static const char *const names[] = {"turn",  "messages", "reply",  "finish_reason",
                                         "usage", "timings",  "message"};
     const uint32_t n = records_n_turns(&job->records);
+    const Parley__V1__VerifiedTurn **turns;
+    uint32_t i = 0;
 
     if (json_array_size(job->turns) != n) {
         (void)snprintf(why, 256, "there are %zu lines of turns, and the records have %" PRIu32,
                        json_array_size(job->turns), n);
         return false;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        const json_t *line = json_array_get(job->turns, i);
-        const Parley__V1__VerifiedTurn *turn = answer_turn(job->answer, i + 1);
+    turns = answer_turns(job->answer, n);
+    while (i < n &&
+           (turns[i] == NULL || line_says(json_array_get(job->turns, i), &turns[i]->recorded->base,
+                                          names, sizeof(names) / sizeof(names[0]))))
+        i++;
+    free(turns);
+    if (i < n)
+        (void)snprintf(why, 256, "the line of turn %" PRIu32 " is not what its record says", i + 1);
+    return i == n;
+}
 
-        if (turn != NULL &&
-            !line_says(line, &turn->recorded->base, names, sizeof(names) / sizeof(names[0]))) {
-            (void)snprintf(why, 256, "the line of turn %" PRIu32 " is not what its record says",
-                           i + 1);
-            return false;
-        }
+/* The last conversation that the records open is the one whose records they are: those before it
+ * are its parents. */
+static bool line_names_conversation(const struct proof_job *job)
+{
+    for (size_t i = job->records.n; i-- > 0;) {
+        const Parley__V1__ConversationRecord *m = job->records.all[i];
+
+        if (m->kind == PARLEY__V1__CONVERSATION_RECORD_KIND__CONVERSATION_RECORD_KIND_OPENED)
+            return strcmp(m->conversation, job->conversation) == 0;
     }
-    return true;
+    return false;
 }
 
 /* The conversation's own line and its newest terms. */
@@ -123,7 +141,7 @@ static bool lines_are_true(char why[256], const struct proof_job *job)
                            i);
             return false;
         }
-    if (!line_says_terms(job)) {
+    if (!line_names_conversation(job) || !line_says_terms(job)) {
         (void)snprintf(why, 256, "the line of the conversation is not what its records say");
         return false;
     }

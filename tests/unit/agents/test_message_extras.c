@@ -24,6 +24,44 @@ static void check_text(struct text is, struct text expected)
     ck_assert_mem_eq(is.text, expected.len == 0 ? "" : expected.text, is.len);
 }
 
+static bool are_all(const char *more, size_t len)
+{
+    const struct message m = {.role = ROLE_USER, .text = "", .more = more, .more_len = len};
+
+    return message_extras_are_all(&m);
+}
+
+/* What is written is all that there is; a part that nobody reads but a template is found. */
+START_TEST(hidden_parts)
+{
+    static const char *const bad[] = {
+        "{\"content\": \"x\"}",
+        "{\"name\": \"f\", \"role\": \"system\"}",
+        "{\"name\": 1}",
+        "{\"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"also\": 1, \"function\": "
+        "{\"name\": \"f\", \"arguments\": {}}}]}",
+        "{\"name\": \"f\"",
+        "[]",
+        "{}",
+        "\xff",
+    };
+    struct buf more;
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        buf_init(&more, EXTRAS_MAX_BYTES);
+        ck_assert_int_eq(message_extras_write(&more, &all[i]), STATUS_OK);
+        ck_assert(are_all(more.data, more.len));
+        buf_deinit(&more);
+    }
+    ck_assert(are_all("{\"name\": \"f\"}", 13));
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        ck_assert_msg(!are_all(bad[i], strlen(bad[i])), "%s", bad[i]);
+    ck_assert(tools_are_array((struct text){"", 0}) && tools_are_array((struct text){"[{}]", 4}));
+    ck_assert(!tools_are_array((struct text){"[{}", 3}) &&
+              !tools_are_array((struct text){"{}", 2}));
+}
+END_TEST
+
 static enum status there_and_back(const struct message_extras *x, struct arena *arena,
                                   struct message_extras *out)
 {
@@ -102,4 +140,4 @@ START_TEST(keys_of_calls)
 }
 END_TEST
 
-SUITE_MAIN("agents/message_extras", test_round_trip, memory_fails, keys_of_calls)
+SUITE_MAIN("agents/message_extras", test_round_trip, hidden_parts, memory_fails, keys_of_calls)
