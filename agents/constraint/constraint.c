@@ -10,6 +10,7 @@
 #include "agents/constraint/pattern.h"
 #include "base/buf.h"
 #include "base/json_extent.h"
+#include "base/json_widen.h"
 #include "base/json_writer.h"
 #include "base/utf8.h"
 
@@ -84,6 +85,7 @@ enum status constraint_of_schema_text(const struct constraint **out, const char 
 {
     static const struct json_extent limit = {CONSTRAINT_MAX_SCHEMA_VALUES,
                                              CONSTRAINT_MAX_SCHEMA_VALUES};
+    static const size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES;
     json_error_t why;
     json_t *read;
     enum status rc;
@@ -94,7 +96,15 @@ enum status constraint_of_schema_text(const struct constraint **out, const char 
                              CONSTRAINT_MAX_SCHEMA_BYTES);
     if (!json_extent_fits(schema, len, &limit))
         return constraint_wrong(err, "the schema has too many values");
-    read = json_loadb(schema, len, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &why);
+    read = json_loadb(schema, len, flags, &why);
+    if (read == NULL && json_error_code(&why) == json_error_numeric_overflow) {
+        struct buf wide; /* an integer beyond 64 bits is a bound like any other */
+
+        buf_init(&wide, SIZE_MAX);
+        if (json_widen(&wide, schema, len) == STATUS_OK)
+            read = json_loadb(wide.data, wide.len, flags, &why);
+        buf_deinit(&wide);
+    }
     if (read == NULL && why.text[0] == '\0') /* jansson says nothing of memory that is short */
         return error_no_memory(err, len, "a schema");
     if (read == NULL)

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/json_extent.h"
+#include "base/json_widen.h"
 
 /* Jansson reports lack of memory as damaged text, and its reader (2.14) does not check whether the
  * buffer of a long string grew: it would overrun it. So while it reads, a failed allocation is
@@ -16,7 +17,7 @@
  * discarded afterwards. Loop. */
 static bool was_short, is_reading;
 
-enum { FEW_FIELDS = 8, BIG_DIGITS = 19 /* of the smallest integer that overflows */ };
+enum { FEW_FIELDS = 8 };
 
 static void *fields_take(size_t size_bytes)
 {
@@ -49,43 +50,6 @@ static json_t *fields_load_once(const char *text, size_t len, size_t flags, json
     return NULL;
 }
 
-/* How long the number is that begins at text; *ret_is_big: it is an integer of many digits. */
-static size_t fields_number(const char *text, size_t len, bool *ret_is_big)
-{
-    size_t n = 0, n_digits = 0;
-
-    while (n < len && strchr("+-.0123456789Ee", text[n]) != NULL && text[n] != '\0') {
-        n_digits += text[n] >= '0' && text[n] <= '9';
-        n++;
-    }
-    *ret_is_big = n_digits >= BIG_DIGITS && memchr(text, '.', n) == NULL &&
-                  memchr(text, 'e', n) == NULL && memchr(text, 'E', n) == NULL;
-    return n;
-}
-
-/* Appends text with ".0" behind each integer of many digits. */
-static enum status fields_widen(struct buf *out, const char *text, size_t len)
-{
-    bool is_in_string = false, is_big;
-
-    for (size_t at = 0, n; at < len; at += n) {
-        n = 1;
-        is_big = false;
-        if (is_in_string) {
-            n += text[at] == '\\' && at + 1 < len;
-            is_in_string = text[at] != '"';
-        } else if (text[at] == '-' || (text[at] >= '0' && text[at] <= '9')) {
-            n = fields_number(text + at, len - at, &is_big);
-        } else {
-            is_in_string = text[at] == '"';
-        }
-        if (buf_append(out, text + at, n) != STATUS_OK ||
-            (is_big && buf_append(out, ".0", 2) != STATUS_OK))
-            return STATUS_EXHAUSTED;
-    }
-    return STATUS_OK;
-}
-
 static json_t *fields_load_as(const char *text, size_t len, size_t flags, json_error_t *why,
                               bool *ret_was_short)
 {
@@ -98,7 +62,7 @@ static json_t *fields_load_as(const char *text, size_t len, size_t flags, json_e
     if (value != NULL || *ret_was_short || json_error_code(&reason) != json_error_numeric_overflow)
         return value;
     buf_init(&wide, SIZE_MAX);
-    if (fields_widen(&wide, text, len) != STATUS_OK)
+    if (json_widen(&wide, text, len) != STATUS_OK)
         *ret_was_short = true;
     else
         value = fields_load_once(wide.data, wide.len, flags, why, ret_was_short);

@@ -77,10 +77,12 @@ START_TEST(test_many_values)
 }
 END_TEST
 
-/* A schema that is no JSON says where it is not, and keywords that are left out are listed. */
+/* A schema that is no JSON says where it is not, and keywords that are left out are listed. A bound
+ * may have more than 63 bits. */
 START_TEST(test_schema)
 {
-    static const char text[] = "{\"type\":\"string\",\"not\":{\"format\":\"date\"}}";
+    static const char text[] = "{\"type\":\"string\",\"not\":{\"format\":\"date\"}}",
+                      wide[] = "{\"type\":\"integer\",\"maximum\":18446744073709551615}";
     const struct constraint *c;
     const char *left_out;
     struct error err;
@@ -93,6 +95,9 @@ START_TEST(test_schema)
         constraint_of_schema_text(&c, text, sizeof(text) - 1, false, &left_out, &arena, &err),
         STATUS_OK);
     ck_assert_str_eq(left_out, "# not");
+    ck_assert_int_eq(
+        constraint_of_schema_text(&c, wide, sizeof(wide) - 1, true, &left_out, &arena, &err),
+        STATUS_OK);
     arena_deinit(&arena);
 }
 END_TEST
