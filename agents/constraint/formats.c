@@ -1,12 +1,14 @@
-/* The formats of the specification, as regular expressions. A text has a format if all of them are
- * found in it. */
+/* The formats of the specification, as regular expressions; of those that are about the characters
+ * of all languages, or about ECMAScript, only some texts. */
 #include "agents/constraint/string_automaton.h"
 
 #include <string.h>
 
-#define YEAR_LEAP "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
-#define FULL_DATE                                                                               \
-    "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|" \
+/* Python and others have no year 0. */
+#define YEAR "(?:[1-9]\\d{3}|0[1-9]\\d\\d|00[1-9]\\d|000[1-9])"
+#define YEAR_LEAP "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+#define FULL_DATE                                                                                 \
+    "(?:" YEAR "-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|" \
     "30)|02-(?:0[1-9]|1\\d|2[0-8]))|" YEAR_LEAP "-02-29)"
 /* A second 60 comes only at the end of a day in UTC. */
 #define FULL_TIME                                                                                 \
@@ -22,7 +24,6 @@
     ")?::(?:" H16 ":){2}" LS32 "|(?:(?:" H16 ":){0,3}" H16 ")?::" H16 ":" LS32 "|(?:(?:" H16     \
     ":){0,4}" H16 ")?::" LS32 "|(?:(?:" H16 ":){0,5}" H16 ")?::" H16 "|(?:(?:" H16 ":){0,6}" H16 \
     ")?::)"
-#define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 /* At most 253 characters in all: few labels of any length, or more of which none is long. */
 #define LABEL_TO(n) "[A-Za-z0-9](?:[A-Za-z0-9-]{0," n "}[A-Za-z0-9])?"
 #define LABEL30 LABEL_TO("28")
@@ -45,45 +46,52 @@
 #define VARIABLE "(?:[A-Za-z0-9_]|" PCT ")(?:\\.?(?:[A-Za-z0-9_]|" PCT "))*(?:\\*|:[1-9]\\d{0,3})?"
 #define DURATION_DATE "(?:\\d{1,9}Y(?:\\d{1,9}M(?:\\d{1,9}D)?)?|\\d{1,9}M(?:\\d{1,9}D)?|\\d{1,9}D)"
 #define DURATION_TIME "T(?:\\d{1,9}H(?:\\d{1,9}M(?:\\d{1,9}S)?)?|\\d{1,9}M(?:\\d{1,9}S)?|\\d{1,9}S)"
-#define QUOTED "\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\""
+#define QUOTED "\"(?:[ !#-?A-\\[\\]-~]|\\\\[ -?A-~])*\""
 #define ATEXT "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-
-enum { MAX_REGEXES = 4 };
+/* Of at most 64 characters before the @, and 254 in all. */
+#define EMAIL                                                                                      \
+    "^(?=[^@]{1,64}@)(?:" ATEXT "(?:\\." ATEXT ")*|" QUOTED ")@(?:(?:" LABEL30 "\\.){0,5}" LABEL30 \
+    "|(?:" LABEL63 "\\.){0,1}" LABEL60 ")$"
+/* What ECMAScript and others understand alike: groups that are not in each other, classes, ^ at the
+ * beginning and $ at the end. */
+#define REGEX_ATOM                                                                                \
+    "(?:[A-Za-z0-9 _,:;=@#%&'\"<>~`!/.-]|\\\\[dwsDWS.*+?^$(){}|\\[\\]\\\\]|\\[\\^?(?:[A-Za-z0-9 " \
+    "_.,]|"                                                                                       \
+    "a-z|A-Z|0-9|\\\\[dws.\\]\\\\])+\\])"
+#define REGEX_COUNT "(?:[*+?]|\\{[1-9],?\\})?"
+#define REGEX_PIECES "(?:" REGEX_ATOM REGEX_COUNT ")*"
+#define REGEX_GROUP "\\((?:\\?:)?" REGEX_PIECES "(?:\\|" REGEX_PIECES ")*\\)" REGEX_COUNT
+#define REGEX_ONE "(?:" REGEX_ATOM REGEX_COUNT "|" REGEX_GROUP ")*"
 
 static const struct format {
-    const char *name;
-    const char *regexes[MAX_REGEXES]; /* ends with NULL; none: it has no automaton */
+    const char *name, *regex;
 } formats[] = {
-    {"date", {"^" FULL_DATE "$"}},
-    {"date-time", {"^" FULL_DATE "[Tt]" FULL_TIME "$"}},
-    {"duration", {"^P(?:\\d{1,9}W|" DURATION_DATE "(?:" DURATION_TIME ")?|" DURATION_TIME ")$"}},
-    {"email", {"^(?:" ATEXT "(?:\\." ATEXT ")*|" QUOTED ")@" LABEL "(?:\\." LABEL ")*$"}},
-    {"hostname", {"^(?:(?:" LABEL30 "\\.){0,7}" LABEL30 "|(?:" LABEL63 "\\.){0,3}" LABEL60 ")$"}},
-    {"idn-email", {NULL}},
-    {"idn-hostname", {NULL}},
-    {"ipv4", {"^" IPV4 "$"}},
-    {"ipv6", {"^" IPV6 "$"}},
-    {"iri", {NULL}},
-    {"iri-reference", {NULL}},
-    {"json-pointer", {"^(?:/(?:[^~/]|~[01])*)*$"}},
-    {"regex", {NULL}},
-    {"relative-json-pointer", {"^(?:0|[1-9]\\d{0,8})(?:#|(?:/(?:[^~/]|~[01])*)*)$"}},
-    {"time", {"^" FULL_TIME "$"}},
-    {"uri", {"^" URI "$"}},
-    {"uri-reference", {"^" URI_REFERENCE "$"}},
-    {"uri-template",
-     {"^(?:[^\\u0000- \"'%<>\\\\^`{|}\\u007F-\\u009F]|" PCT "|\\{[+#./;?&]?" VARIABLE
-      "(?:," VARIABLE ")*\\})*$"}},
-    {"uuid", {"^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$"}},
+    {"date", "^" FULL_DATE "$"},
+    {"date-time", "^" FULL_DATE "[Tt]" FULL_TIME "$"},
+    {"duration", "^P(?:\\d{1,9}W|" DURATION_DATE "(?:" DURATION_TIME ")?|" DURATION_TIME ")$"},
+    {"email", EMAIL},
+    {"hostname", "^(?:(?:" LABEL30 "\\.){0,7}" LABEL30 "|(?:" LABEL63 "\\.){0,3}" LABEL60 ")$"},
+    {"idn-email", EMAIL},
+    {"idn-hostname", "^[a-z0-9]{1,63}(?:\\.[a-z0-9]{1,62}){0,3}$"},
+    {"ipv4", "^" IPV4 "$"},
+    {"ipv6", "^" IPV6 "$"},
+    {"iri", "^" URI "$"},
+    {"iri-reference", "^" URI_REFERENCE "$"},
+    {"json-pointer", "^(?:/(?:[^~/]|~[01])*)*$"},
+    {"regex", "^\\^?" REGEX_ONE "(?:\\|" REGEX_ONE ")*\\$?$"},
+    {"relative-json-pointer", "^(?:0|[1-9]\\d{0,8})(?:#|(?:/(?:[^~/]|~[01])*)*)$"},
+    {"time", "^" FULL_TIME "$"},
+    {"uri", "^" URI "$"},
+    {"uri-reference", "^" URI_REFERENCE "$"},
+    {"uri-template", "^(?:[^\\u0000- \"'%<>\\\\^`{|}\\u007F-\\u009F]|" PCT "|\\{[+#./;?&]?" VARIABLE
+                     "(?:," VARIABLE ")*\\})*$"},
+    {"uuid", "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$"},
 };
 
-const char *const *format_regexes(const char *name, bool *ret_is_known)
+const char *format_regex(const char *name)
 {
-    *ret_is_known = false;
     for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
-        if (strcmp(formats[i].name, name) == 0) {
-            *ret_is_known = true;
-            return formats[i].regexes[0] != NULL ? formats[i].regexes : NULL;
-        }
+        if (strcmp(formats[i].name, name) == 0)
+            return formats[i].regex;
     return NULL;
 }

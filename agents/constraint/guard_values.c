@@ -65,16 +65,11 @@ static bool add_pattern(struct guard *g, struct string_rules *r, const json_t *p
 static bool add_format(struct guard *g, struct string_rules *r, const json_t *format)
 {
     const char *name = json_string_value(format);
+    const char *regex = name != NULL ? format_regex(name) : NULL;
     struct error why = {0};
-    bool is_known = false;
-    const char *const *regexes = name != NULL ? format_regexes(name, &is_known) : NULL;
 
-    if (is_known && regexes == NULL)
-        return guard_leave_out(g, "format", "has a value that cannot be enforced");
-    for (; regexes != NULL && *regexes != NULL; regexes++)
-        if (string_rules_add_format(r, *regexes, &why) != STATUS_OK)
-            return leave_out_because(g, "format", &why);
-    return true;
+    return regex == NULL || string_rules_add_pattern(r, regex, strlen(regex), &why) == STATUS_OK ||
+           leave_out_because(g, "format", &why);
 }
 
 /* Strings that it must not be. */

@@ -41,11 +41,6 @@ enum status string_rules_add_pattern(struct string_rules *r, const char *pattern
     return rc;
 }
 
-enum status string_rules_add_format(struct string_rules *r, const char *format, struct error *err)
-{
-    return string_rules_add_pattern(r, format, strlen(format), err);
-}
-
 /* --- texts --- */
 
 struct texts_machine {

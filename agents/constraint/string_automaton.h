@@ -20,9 +20,6 @@ void string_rules_init(struct string_rules *r, size_t *work, struct arena *arena
 /* UNIMPLEMENTED says why the pattern has no automaton. */
 enum status string_rules_add_pattern(struct string_rules *r, const char *pattern, size_t len,
                                      struct error *err) MUST_CHECK;
-/* A regular expression of a format, which is ours. */
-enum status string_rules_add_format(struct string_rules *r, const char *format,
-                                    struct error *err) MUST_CHECK;
 /* It is none of these texts, or one of them. */
 enum status string_rules_add_texts(struct string_rules *r, const char *const *texts,
                                    const size_t *lens, size_t n, bool is_excluded,
@@ -48,8 +45,7 @@ enum status string_of_set(struct automaton *out, const struct char_set *set, siz
 enum status string_any_json(struct automaton *out, struct arena *arena,
                             struct error *err) MUST_CHECK;
 
-/* The regular expressions of a format, NULL-terminated; NULL: it says nothing. *ret_is_known: the
- * specification has it, but it has no automaton. */
-const char *const *format_regexes(const char *name, bool *ret_is_known);
+/* The regular expression of a format; NULL: the specification has no such format. */
+const char *format_regex(const char *name);
 
 #endif

@@ -238,7 +238,6 @@ START_TEST(test_unenforced)
         {"{\"type\":\"string\",\"minLength\":1000000000}", "# minLength"},
         {"{\"type\":\"string\",\"pattern\":\"a(?=a)\"}", "# pattern"},
         {"{\"type\":\"string\",\"pattern\":\"^(ab?){300}$\",\"maxLength\":500}", "# maxLength"},
-        {"{\"type\":\"string\",\"format\":\"regex\"}", "# format"},
         {"{\"allOf\":[{\"type\":\"array\",\"prefixItems\":[{}]},{\"prefixItems\":[{}]}]}",
          "# allOf"},
         {"{\"allOf\":[{\"type\":\"object\",\"patternProperties\":{\"^x\":{\"type\":\"string\"}},"

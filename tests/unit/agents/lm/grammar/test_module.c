@@ -169,10 +169,10 @@ START_TEST(test_ambiguous)
 }
 END_TEST
 
-/* Whether the grammar, in GBNF, has the text as one of its own. */
-static bool has_text(const struct constraint *grammar, const char *text)
+/* Whether the grammar has the text as one of its own. */
+static bool has_text(int form, const char *grammar, const char *text)
 {
-    void *compiled = compiled_well(grammar->form, grammar->text);
+    void *compiled = compiled_well(form, grammar);
     bool is_spent, has;
     void *matcher = module->matcher_open(compiled, &is_spent);
 
@@ -242,11 +242,37 @@ START_TEST(test_gbnf)
                                             &err) == STATUS_OK,
                       "%s", err.text);
         for (size_t k = 0; k < 4 && rows[i].has[k] != NULL; k++)
-            ck_assert_msg(has_text(c, rows[i].has[k]), "%s\n%s", c->text, rows[i].has[k]);
+            ck_assert_msg(has_text(c->form, c->text, rows[i].has[k]), "%s\n%s", c->text,
+                          rows[i].has[k]);
         for (size_t k = 0; k < 4 && rows[i].lacks[k] != NULL; k++)
-            ck_assert_msg(!has_text(c, rows[i].lacks[k]), "%s\n%s", c->text, rows[i].lacks[k]);
+            ck_assert_msg(!has_text(c->form, c->text, rows[i].lacks[k]), "%s\n%s", c->text,
+                          rows[i].lacks[k]);
     }
     arena_deinit(&arena);
+}
+END_TEST
+
+/* A schema's grammar has no text that is not an instance: each row was one that had. */
+START_TEST(test_schemas)
+{
+    static const struct {
+        const char *schema, *has, *lacks;
+    } rows[] = {
+        {"{\"type\":\"string\",\"format\":\"date\"}", "\"0400-02-29\"", "\"0000-02-29\""},
+        {"{\"type\":\"string\",\"format\":\"date\"}", "\"0001-01-01\"", "\"0000-01-01\""},
+        {"{\"type\":\"string\",\"format\":\"regex\"}", "\"^(a|[^0-9_]+)*\\\\.b{2}$\"", "\"(a\""},
+        {"{\"type\":\"string\",\"format\":\"idn-hostname\"}", "\"a.example\"", "\"xn--a\""},
+        {"{\"type\":\"string\",\"format\":\"idn-email\"}", "\"a@b.example\"", "\"a@\""},
+        {"{\"type\":\"string\",\"format\":\"iri\"}", "\"urn:x:y\"", "\"a/b\""},
+        {"{\"type\":\"string\",\"format\":\"iri-reference\"}", "\"a/b\"", "\"a b\""},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        ck_assert_msg(has_text(CONSTRAINT_SCHEMA, rows[i].schema, rows[i].has), "%s\n%s",
+                      rows[i].schema, rows[i].has);
+        ck_assert_msg(!has_text(CONSTRAINT_SCHEMA, rows[i].schema, rows[i].lacks), "%s\n%s",
+                      rows[i].schema, rows[i].lacks);
+    }
 }
 END_TEST
 
@@ -406,8 +432,8 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_finite, test_pieces, test_ambiguous,
-                                  test_gbnf,   test_bytes,  test_wrong_bytes};
+    const TTest *const tests[] = {test_finite,  test_pieces, test_ambiguous,  test_gbnf,
+                                  test_schemas, test_bytes,  test_wrong_bytes};
     const char *path = getenv("PARLEY_GRAMMAR_MODULE");
     struct error err;
     int failed;
