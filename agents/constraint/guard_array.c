@@ -7,6 +7,7 @@
 
 #include "agents/constraint/guard.h"
 #include "agents/constraint/guard_parts.h"
+#include "agents/constraint/json_value.h"
 
 enum { MAX_UNIQUE = 64, N_CLASSES = 6 };
 
@@ -110,6 +111,8 @@ static json_t *walk_next(struct guard *g, struct containing *c, const json_t *gi
             return out;
         }
         json_decref(out); /* it cannot match */
+        if (c->most > 0)  /* as far as grammars go: the opposite has no such values, either */
+            return walk_item(g, given, c->schema, true);
     } else if (c->most == 0) {
         return walk_item(g, given, c->schema, true);
     } else {
@@ -182,43 +185,47 @@ static bool walk_containing(struct guard *g, json_t *out, json_t *prefix, const 
 static bool add_value(json_t *values, json_t *value)
 {
     for (size_t i = 0; i < json_array_size(values); i++)
-        if (json_equal(json_array_get(values, i), value))
+        if (json_value_is_same(json_array_get(values, i), value))
             return true;
     return json_array_append(values, value) == 0;
 }
 
-/* The schema's enum or const, through one reference. */
-static json_t *values_of_items(struct guard *g, const json_t *items)
+/* Whether the schema asks for nothing but types and one list of values. */
+static bool has_only_values(const json_t *schema)
 {
-    const char *pointer = json_string_value(json_object_get(items, "$ref"));
-    json_t *one, *values, *out;
+    json_t *from = (json_t *)schema; /* jansson's iterators do not change it */
+    size_t n_lists = 0;
 
-    if (pointer != NULL)
-        items = guard_resolve_chain(g, pointer);
-    one = json_object_get(items, "const");
-    values = json_object_get(items, "enum");
-    if (one != NULL)
-        return json_pack("[O]", one);
-    if (!json_is_array(values) || json_array_size(values) > MAX_UNIQUE)
-        return NULL;
-    for (void *at = json_object_iter((json_t *)items); at != NULL;
-         at = json_object_iter_next((json_t *)items, at)) {
+    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
         const char *name = json_object_iter_key(at);
 
-        if (name[0] == 'p' || name[0] == 'm') /* pattern, minimum: they could exclude some */
-            return NULL;
+        if (strcmp(name, "enum") == 0 || strcmp(name, "const") == 0)
+            n_lists++;
+        else if (strcmp(name, "type") != 0 && guard_is_keyword(schema, name))
+            return false;
     }
-    out = json_array();
-    for (size_t i = 0; i < json_array_size(values); i++) {
-        const unsigned types = guard_types(json_object_get(items, "type"));
+    return n_lists == 1;
+}
 
-        if ((guard_type_of_value(json_array_get(values, i)) & types) != 0 &&
-            !add_value(out, json_array_get(values, i))) {
-            json_decref(out);
-            return NULL;
-        }
+/* The values that items may have, each once; NULL: they are not just enumerated. */
+static json_t *values_of_items(struct guard *g, const json_t *items)
+{
+    const json_t *end = guard_follow_alone(g, items);
+    json_t *values = has_only_values(end) ? guard_values_of(end) : NULL,
+           *out = json_array_size(values) <= MAX_UNIQUE ? json_array() : NULL;
+    const unsigned types = guard_types(json_object_get(end, "type"));
+    bool is_made = values != NULL && out != NULL;
+
+    for (size_t i = 0; is_made && i < json_array_size(values); i++) {
+        json_t *value = json_array_get(values, i);
+
+        is_made = (guard_type_of_value(value) & types) == 0 || add_value(out, value);
     }
-    return out;
+    json_decref(values);
+    if (is_made)
+        return out;
+    json_decref(out);
+    return NULL;
 }
 
 /* The types of a walked schema, as far as it says them at once. */

@@ -13,7 +13,6 @@ enum {
     TRIAL_WORK = 1 << 15,
     TRIAL_COSTS = 128, /* whatever it does */
     NODE_COSTS = 64,
-    MAX_HOPS = 16,
 };
 
 json_t *guard_values_of(const json_t *schema)
@@ -110,22 +109,11 @@ static bool requires_other(const json_t *a, const json_t *b)
     return false;
 }
 
-/* The end of a chain of references with nothing beside them. */
-static const json_t *end_of_chain(struct guard *g, const json_t *schema)
-{
-    for (size_t i = 0; json_is_string(json_object_get(schema, "$ref")); i++) {
-        if (i == MAX_HOPS || json_object_size(schema) > 1)
-            return NULL;
-        schema = guard_resolve(g, json_string_value(json_object_get(schema, "$ref")));
-    }
-    return schema;
-}
-
 /* Each requires what the other does not have. */
 static bool require_others(struct guard *g, const json_t *a, const json_t *b)
 {
-    a = end_of_chain(g, a);
-    b = end_of_chain(g, b);
+    a = guard_follow_alone(g, a);
+    b = guard_follow_alone(g, b);
     return is_closed(a) && is_closed(b) && requires_other(a, b) && requires_other(b, a);
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/constraint/json_value.h"
 #include "agents/constraint/schema_merge.h"
 
 enum {
@@ -572,7 +573,7 @@ static bool normal_enum(struct guard *g, json_t *out, const json_t *s, const cha
     if (one == NULL)
         return normal_same(g, out, s, name, value);
     for (size_t i = 0; i < json_array_size(value); i++)
-        if (json_equal(json_array_get(value, i), one))
+        if (json_value_is_same(json_array_get(value, i), one))
             return normal_list(g, out, s, name, (json_t *)one);
     return json_object_set_new(out, name, json_array()) == 0 || guard_no_memory(g) != NULL;
 }

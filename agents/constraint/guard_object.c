@@ -94,64 +94,62 @@ static bool open_patterns(struct object_walk *o)
     return true;
 }
 
-/* propertyNames: a pattern, lengths, an enumeration. */
-static bool add_names(struct object_walk *o, const json_t *schema)
+/* Only these strings, those of the list. */
+static bool add_enumerated(struct object_walk *o, const json_t *list)
 {
-    static const char *const known[] = {"$comment",  "const",   "description", "enum", "maxLength",
-                                        "minLength", "pattern", "title",       "type"};
-    const json_t *pattern = json_object_get(schema, "pattern"), *one, *list;
-    const char *reference = json_string_value(json_object_get(schema, "$ref"));
-    size_t least = 0, most = SIZE_MAX;
-    json_t *from;
+    const size_t n = json_array_size(list);
+    const char **texts = arena_alloc(&o->arena, n + 1, sizeof(*texts));
+    size_t *lens = arena_alloc(&o->arena, n + 1, sizeof(*lens)), n_texts = 0;
     struct error why = {0};
-    enum status rc = STATUS_OK;
 
-    if (reference != NULL && json_object_size(schema) == 1)
-        schema = guard_resolve_chain(o->g, reference);
-    pattern = json_object_get(schema, "pattern");
-    one = json_object_get(schema, "const");
-    list = json_object_get(schema, "enum");
-    from = (json_t *)schema; /* jansson's iterators do not change it */
-    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
-        size_t i = 0;
+    if (texts == NULL || lens == NULL)
+        return guard_no_memory(o->g) != NULL;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *value = json_array_get(list, i);
 
-        while (i < 9 && strcmp(known[i], json_object_iter_key(at)) != 0)
-            i++;
-        if (i == 9)
-            return guard_leave_out(o->g, "propertyNames",
-                                   "has a schema of more than a pattern, lengths and values");
-    }
-    if (!json_is_object(schema) ||
-        (guard_types(json_object_get(schema, "type")) & TYPE_STRING) == 0)
-        return guard_leave_out(o->g, "propertyNames", "is not a schema of strings");
-    if (json_is_string(pattern))
-        rc = string_rules_add_pattern(&o->names, json_string_value(pattern),
-                                      json_string_length(pattern), &why);
-    if (rc == STATUS_OK && (one != NULL || json_is_array(list))) {
-        const size_t n = one != NULL ? 1 : json_array_size(list);
-        const char **texts = arena_alloc(&o->arena, n + 1, sizeof(*texts));
-        size_t *lens = arena_alloc(&o->arena, n + 1, sizeof(*lens)), n_texts = 0;
-
-        if (texts == NULL || lens == NULL)
-            return guard_no_memory(o->g) != NULL;
-        for (size_t i = 0; i < n; i++) {
-            const json_t *value = one != NULL ? one : json_array_get(list, i);
-
-            if (json_is_string(value)) {
-                texts[n_texts] = json_string_value(value);
-                lens[n_texts++] = json_string_length(value);
-            }
+        if (json_is_string(value)) {
+            texts[n_texts] = json_string_value(value);
+            lens[n_texts++] = json_string_length(value);
         }
-        rc = string_rules_add_texts(&o->names, texts, lens, n_texts, false, &why);
     }
-    if (rc != STATUS_OK)
-        return because(o->g, "propertyNames", &why);
-    if (!guard_length(o->g, schema, "minLength", &least) ||
-        !guard_length(o->g, schema, "maxLength", &most))
+    return string_rules_add_texts(&o->names, texts, lens, n_texts, false, &why) == STATUS_OK ||
+           because(o->g, "propertyNames", &why);
+}
+
+/* What a schema with nothing to be joined asks of strings. */
+static bool add_normal_names(struct object_walk *o, const json_t *s)
+{
+    const json_t *list = json_object_get(s, "enum");
+    const unsigned types = guard_types(json_object_get(s, "type"));
+    const size_t least = o->names.least, most = o->names.most;
+
+    if (types == 0)
+        return guard_fail(o->g, "type", "is not a type or a list of types") != NULL;
+    if (json_object_get(s, "anyOf") != NULL)
+        return guard_leave_out(o->g, "anyOf", "cannot be enforced for names");
+    if ((types & TYPE_STRING) == 0)
+        return add_enumerated(o, NULL);
+    if (!guard_string_rules(o->g, &o->names, s))
         return false;
     o->names.least = least > o->names.least ? least : o->names.least;
     o->names.most = most < o->names.most ? most : o->names.most;
-    return true;
+    return list == NULL || add_enumerated(o, list);
+}
+
+/* propertyNames: what it asks of strings. */
+static bool add_names(struct object_walk *o, const json_t *schema)
+{
+    const size_t outer = guard_path_push(o->g, "propertyNames");
+    json_t *normal = guard_normal(o->g, schema),
+           *s = normal != NULL ? guard_fold(o->g, normal, 0) : NULL;
+    const bool is_added = s != NULL && add_normal_names(o, s);
+
+    guard_path_pop(o->g, outer);
+    json_decref(normal);
+    json_decref(s);
+    return is_added ||
+           (s == NULL && o->g->err->status == STATUS_OK &&
+            guard_leave_out(o->g, "propertyNames", "has schemas that cannot be enforced together"));
 }
 
 static bool open_names(struct object_walk *o)
@@ -163,12 +161,12 @@ static bool open_names(struct object_walk *o)
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *one = json_array_get(list, i);
 
-        if (json_is_false(one)) {
-            if (string_rules_add_texts(&o->names, NULL, NULL, 0, false, &why) != STATUS_OK)
-                return because(o->g, "propertyNames", &why);
-        } else if (!json_is_true(one) && !add_names(o, one)) {
+        if (json_is_true(one))
+            continue;
+        if (!json_is_object(one) && !json_is_false(one))
+            return guard_fail(o->g, "propertyNames", "must be a schema") != NULL;
+        if (!(json_is_false(one) ? add_enumerated(o, NULL) : add_names(o, one)))
             return false;
-        }
     }
     o->has_names = o->names.n_parts > 0 || o->names.least > 0 || o->names.most < SIZE_MAX;
     if (o->has_names && string_rules_join(&o->names, &o->all_names, &why) != STATUS_OK) {

@@ -22,6 +22,8 @@
 #include "base/buf.h"
 #include "base/status.h"
 
+struct string_rules;
+
 #define GUARD_OPTIONAL "-optional"
 
 struct guard {
@@ -108,15 +110,17 @@ bool guard_are_disjoint(struct guard *g, const json_t *a, const json_t *b, bool 
 const json_t *guard_resolve(struct guard *g, const char *reference);
 /* The end of a chain of references; NULL if it has none. */
 const json_t *guard_resolve_chain(struct guard *g, const char *reference);
-/* The schema, or the end of the chain of references that it is. */
+/* The schema, or the end of the chain of references that it is: what stands beside them is not in
+ * it. */
 const json_t *guard_follow(struct guard *g, const json_t *schema);
+/* The same where nothing is asked beside these references; NULL: something is. */
+const json_t *guard_follow_alone(struct guard *g, const json_t *schema);
 bool guard_find_names(struct guard *g); /* false: no memory, or there are too many */
 
 /* --- guard_values.c --- */
 
-/* A length that s names, 1e9 where it is larger; *out stays where s has none. False: an
- * error. */
-bool guard_length(struct guard *g, const json_t *s, const char *name, size_t *out);
+/* Adds to r what s, a normal schema, asks of strings, but for its enum. False: an error. */
+bool guard_string_rules(struct guard *g, struct string_rules *r, const json_t *s);
 /* What s, a normal schema, asks of strings and numbers: written to out. False: an error; or no
  * string, no number satisfies it: then *ret_is_never. */
 bool guard_string(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never);

@@ -1,9 +1,12 @@
+/* Finds what references name: schemas in this document, by a JSON pointer, an $anchor or an $id.
+ * All names are found at first; chains of references are followed as far as nothing turns in a
+ * circle. */
 #include <string.h>
 
 #include "agents/constraint/guard_parts.h"
 #include "base/number.h"
 
-enum { MAX_PART = 160, MAX_REF_HOPS = 16, MAX_NAMES = 4096, MAX_NAME_DEPTH = 64 };
+enum { MAX_PART = 1024, MAX_REF_HOPS = 16, MAX_NAMES = 4096, MAX_NAME_DEPTH = 64 };
 
 static int hex_of(char c)
 {
@@ -104,6 +107,33 @@ const json_t *guard_follow(struct guard *g, const json_t *schema)
     const char *pointer = json_string_value(json_object_get(schema, "$ref"));
 
     return pointer != NULL ? guard_resolve_chain(g, pointer) : schema;
+}
+
+/* Whether nothing is asked beside the reference. */
+static bool is_reference_alone(const json_t *schema)
+{
+    json_t *from = (json_t *)schema; /* jansson's iterators do not change it */
+
+    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
+        const char *name = json_object_iter_key(at);
+
+        if (strcmp(name, "$ref") != 0 && guard_is_keyword(schema, name))
+            return false;
+    }
+    return true;
+}
+
+const json_t *guard_follow_alone(struct guard *g, const json_t *schema)
+{
+    const char *reference;
+
+    for (size_t i = 0; (reference = json_string_value(json_object_get(schema, "$ref"))) != NULL;
+         i++) {
+        if (i == MAX_REF_HOPS || !is_reference_alone(schema))
+            return NULL;
+        schema = guard_resolve(g, reference);
+    }
+    return schema;
 }
 
 static bool names_add(struct guard *g, const char *name, const json_t *schema)

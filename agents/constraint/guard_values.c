@@ -93,7 +93,8 @@ static bool add_not(struct guard *g, struct string_rules *r, const json_t *value
            leave_out_because(g, "not", &why);
 }
 
-bool guard_length(struct guard *g, const json_t *s, const char *name, size_t *out)
+/* A length that s names, 1e9 where it is larger; *out stays where s has none. */
+static bool read_length(struct guard *g, const json_t *s, const char *name, size_t *out)
 {
     const json_t *value = json_object_get(s, name);
     const double number = json_number_value(value);
@@ -145,8 +146,13 @@ static bool add_rules(struct guard *g, struct string_rules *r, const json_t *s)
     for (size_t i = 0; i < json_array_size(formats); i++)
         if (!add_format(g, r, json_array_get(formats, i)))
             return false;
-    return add_not(g, r, json_object_get(s, "not")) && guard_length(g, s, "minLength", &r->least) &&
-           guard_length(g, s, "maxLength", &r->most);
+    return add_not(g, r, json_object_get(s, "not")) && read_length(g, s, "minLength", &r->least) &&
+           read_length(g, s, "maxLength", &r->most);
+}
+
+bool guard_string_rules(struct guard *g, struct string_rules *r, const json_t *s)
+{
+    return add_rules(g, r, s) && add_patterns(g, r, s);
 }
 
 /* Of so many characters of the set, as JSON text: a whole string, or a part of one. */
@@ -643,7 +649,7 @@ static bool values_open(struct values *v)
     if (v->has_strings) {
         bool is_left = false;
 
-        if (!add_rules(v->g, &r, v->s) || !add_patterns(v->g, &r, v->s))
+        if (!guard_string_rules(v->g, &r, v->s))
             return false;
         if (v->g->is_trial) { /* the automaton might not reach to the longest texts */
             r.least = 0;

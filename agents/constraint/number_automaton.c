@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DIGITS = 17, MAX_EXPONENT_DIGITS = 2 };
+enum {
+    MAX_DIGITS = 17,
+    MAX_EXPONENT_DIGITS = 2,
+    DOUBLE_DIGITS = 15, /* so many tell two doubles apart wherever they are */
+};
 
 enum number_phase {
     PHASE_BEGIN,
@@ -348,6 +352,14 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* How many places tell a number from an exclusive bound where both are read as doubles. */
+static size_t places_beside(const struct decimal *d)
+{
+    const size_t n_whole = d->n_digits - d->n_places;
+
+    return larger(d->n_places + 1, n_whole < DOUBLE_DIGITS ? DOUBLE_DIGITS - n_whole : 0);
+}
+
 enum status number_to_json(struct automaton *out, const struct number_rules *r, size_t *work,
                            struct arena *arena, struct error *err)
 {
@@ -367,6 +379,10 @@ enum status number_to_json(struct automaton *out, const struct number_rules *r, 
             if (!r->is_integer)
                 m.max_places = larger(m.max_places, d->n_places + 1);
         }
+    for (size_t i = 0; i < 2; i++)
+        if (bounds[i]->is_set && bounds[i]->is_exclusive && !r->is_integer &&
+            places_beside(&bounds[i]->value) < m.max_places)
+            m.max_places = places_beside(&bounds[i]->value);
     if (r->divisor != 0 && !r->is_integer)
         m.max_places = r->divisor_places;
     return automaton_of_machine(out,

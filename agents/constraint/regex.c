@@ -426,41 +426,6 @@ static const struct node *regex_take_backslash(struct regex_parser *p)
     return node_of_char(p, code);
 }
 
-static const struct node *regex_take_atom(struct regex_parser *p)
-{
-    struct char_set s = regex_set(p, 0);
-    uint32_t code;
-
-    switch (*p->at) {
-    case '(':
-        p->at++;
-        return regex_take_group(p);
-    case '[':
-        p->at++;
-        return regex_take_class(p);
-    case '\\':
-        p->at++;
-        return regex_take_backslash(p);
-    case '^':
-    case '$':
-        p->at++;
-        return node_of(p, (struct node){.kind = p->at[-1] == '^' ? NODE_START : NODE_END});
-    case '.':
-        p->at++;
-        (void)!(char_set_add(&s, '\n', '\n') && char_set_add(&s, '\r', '\r') &&
-                char_set_add(&s, 0x2028, 0x2029) && char_set_invert(&s)); /* there is room */
-        return node_of_set(p, &s);
-    case '*':
-    case '+':
-    case '?':
-        return regex_refuse(p, "a repetition of nothing");
-    default:
-        if (!regex_take_code(p, &code))
-            return regex_refuse(p, "text that is not UTF-8");
-        return node_of_char(p, code);
-    }
-}
-
 static bool regex_take_count(struct regex_parser *p, int *out)
 {
     const char *start = p->at;
@@ -491,6 +456,47 @@ static bool regex_take_braces(struct regex_parser *p, int *ret_least, int *ret_m
     }
     p->at++;
     return true;
+}
+
+static const struct node *regex_take_atom(struct regex_parser *p)
+{
+    struct char_set s = regex_set(p, 0);
+    uint32_t code;
+    int least, most;
+
+    switch (*p->at) {
+    case '(':
+        p->at++;
+        return regex_take_group(p);
+    case '[':
+        p->at++;
+        return regex_take_class(p);
+    case '\\':
+        p->at++;
+        return regex_take_backslash(p);
+    case '^':
+    case '$':
+        p->at++;
+        return node_of(p, (struct node){.kind = p->at[-1] == '^' ? NODE_START : NODE_END});
+    case '.':
+        p->at++;
+        (void)!(char_set_add(&s, '\n', '\n') && char_set_add(&s, '\r', '\r') &&
+                char_set_add(&s, 0x2028, 0x2029) && char_set_invert(&s)); /* there is room */
+        return node_of_set(p, &s);
+    case '{':
+        if (regex_take_braces(p, &least, &most))
+            return regex_refuse(p, "a repetition of nothing, or of a repetition");
+        p->at++;
+        return node_of_char(p, '{');
+    case '*':
+    case '+':
+    case '?':
+        return regex_refuse(p, "a repetition of nothing");
+    default:
+        if (!regex_take_code(p, &code))
+            return regex_refuse(p, "text that is not UTF-8");
+        return node_of_char(p, code);
+    }
 }
 
 static const struct node *regex_take_piece(struct regex_parser *p)

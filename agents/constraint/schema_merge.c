@@ -57,14 +57,14 @@ static bool may_merge(const json_t *a, const json_t *b)
 {
     static const char *const places[] = {"items", "prefixItems", "additionalItems"};
     static const char *const lists[] = {"prefixItems", "additionalItems"};
-    static const char *const names[] = {"additionalProperties", "patternProperties"};
+    const char *const rest = "additionalProperties", *const patterns = "patternProperties";
     const bool has_places = has_any(a, places, 3) && has_any(b, places, 3);
 
     if (json_object_get(b, "unevaluatedProperties") != NULL ||
         json_object_get(b, "unevaluatedItems") != NULL)
         return false;
-    if ((has_any(a, names, 2) && json_object_get(b, "patternProperties") != NULL) ||
-        (has_any(b, names, 2) && json_object_get(a, "patternProperties") != NULL))
+    if ((json_object_get(a, rest) != NULL && json_object_get(b, patterns) != NULL) ||
+        (json_object_get(b, rest) != NULL && json_object_get(a, patterns) != NULL))
         return false;
     if (hides_members(a, b) || hides_members(b, a))
         return false;

@@ -124,6 +124,8 @@ START_TEST(test_refusals)
         "\\k<a>",
         "(?=a",
         "((a{900}){900}){9}",
+        "{3}",
+        "a{2}{3}",
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -258,6 +258,23 @@ START_TEST(test_schemas)
     static const struct {
         const char *schema, *has, *lacks;
     } rows[] = {
+        {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[\"a\",\"b\"],\"not\":{"
+         "\"const\":\"a\"}}}",
+         "[\"b\"]", "[\"a\"]"},
+        {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"$ref\":\"#/$defs/x\",\"maxLength\":"
+         "1},\"$defs\":{\"x\":{\"enum\":[\"a\",\"bb\"]}}}",
+         "[\"a\"]", "[\"bb\"]"},
+        {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[1,1.0,2]}}", "[1, 2]",
+         "[1, 1]"},
+        {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"number\"},{\"type\":\"string\"}],"
+         "\"items\":false,\"contains\":{\"not\":{\"type\":\"integer\"}},\"maxContains\":1}",
+         "[1, \"a\"]", "[1.5, \"a\"]"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"$ref\":\"#/$defs/x\"},"
+         "\"additionalProperties\":{\"type\":\"null\"},\"$defs\":{\"x\":{\"$ref\":\"#/$defs/y\","
+         "\"maxLength\":1},\"y\":{\"type\":\"string\"}}}",
+         "{\"a\": null}", "{\"ab\": null}"},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":16}", "16.0000000000001",
+         "16.00000000000000001"},
         {"{\"type\":\"string\",\"format\":\"date\"}", "\"0400-02-29\"", "\"0000-02-29\""},
         {"{\"type\":\"string\",\"format\":\"date\"}", "\"0001-01-01\"", "\"0000-01-01\""},
         {"{\"type\":\"string\",\"format\":\"regex\"}", "\"^(a|[^0-9_]+)*\\\\.b{2}$\"", "\"(a\""},
