@@ -1,10 +1,12 @@
 """Draws schemas, instances of them and near-instances, and compares what our grammars admit with two validators of PyPI, jsonschema and
-jsonschema-rs. What is admitted must be valid by both; what is valid and not admitted is counted by the rule that says why.
+jsonschema-rs. What is admitted must be valid by both, and so must texts that are drawn from the grammars themselves; what is valid and not admitted is
+counted by the rule that says why.
 usage: schema_pairs.py VERDICTS PAIRS [SEED]      (run by an interpreter that has the two; see schema_pairs.sh)
 
 exit 1: something was admitted that a validator refuses, and no rule below names the difference; or a grammar was none for the engine
 """
 import collections
+import fractions
 import itertools
 import json
 import random
@@ -18,8 +20,10 @@ import jsonschema_rs
 
 warnings.simplefilter("ignore")
 N_TEXTS = 20  # for each schema
+N_DRAWN = 4  # texts that its grammar draws, beside them
 LEAST_ADMITTED = 0.5  # of the valid texts: a grammar that admits nothing is no answer
-FORMATS = ("date", "date-time", "time", "ipv4", "ipv6", "uuid", "email", "duration", "json-pointer", "uri", "hostname", "no-such-format")
+FORMATS = ("date", "date-time", "time", "ipv4", "ipv6", "uuid", "email", "duration", "json-pointer", "uri", "hostname", "no-such-format",
+           "idn-email", "idn-hostname", "iri", "iri-reference", "regex", "relative-json-pointer", "uri-reference", "uri-template")
 OF_FORMAT = {"date": ("2024-02-29", "2023-02-29", "1999-12-31", "2024-13-01", "2024-1-1"),
              "date-time": ("2024-02-29T23:59:59Z", "2024-01-01T00:00:00.5+01:00", "2024-01-01 00:00:00Z", "2024-01-01T24:00:00Z", "1998-12-31T23:59:60Z"),
              "time": ("12:00:00Z", "12:00:00.123-05:00", "25:00:00Z", "12:00:00", "23:59:60Z"),
@@ -29,17 +33,34 @@ OF_FORMAT = {"date": ("2024-02-29", "2023-02-29", "1999-12-31", "2024-13-01", "2
              "email": ("a@b.example", "a.b+c@example.org", "@b", "a@", "a b@c.d"),
              "duration": ("P1D", "PT1H30M", "P1Y2M3DT4H5M6S", "P", "PT", "P1W", "1D"),
              "json-pointer": ("", "/a/b", "/a~1b", "a", "/a~2"), "uri": ("https://a.example/b?c#d", "urn:x:y", "a/b", "http://[::1]/"),
-             "hostname": ("a.example", "localhost", "-a.example", "a_b"), "no-such-format": ("x", "")}
+             "hostname": ("a.example", "localhost", "-a.example", "a_b"), "no-such-format": ("x", ""),
+             "idn-email": ("a@b.example", "é@b.example", "a"), "idn-hostname": ("a.example", "é.example", "-a", "xn--x"),
+             "iri": ("https://a.example/b", "https://é.example/", "a/b"), "iri-reference": ("a/b", "é", "a b"), "regex": ("^a+$", "(a|b)*", "(a", "[b-a]"),
+             "relative-json-pointer": ("0", "1/a", "0#", "/a", "01"), "uri-reference": ("a/b", "#c", "a b", "//["), "uri-template": ("a{b}", "{?c,d*}", "{", "a{")}
 CHARS = "abcxyz019 _-.:/é→😀\"\\\n\t"
 
-# Differences of dialect, each with its reason: (keyword of the path at which a validator refuses, its argument or None, reason). The validators
-# refuse, the grammar admits.
+def is_leap_second(value, _):
+    return ":60" in value
+
+
+def is_exact_multiple(value, divisor):
+    return fractions.Fraction(repr(value)) % fractions.Fraction(repr(divisor)) == 0
+
+
+def any_instance(*_):
+    return True
+
+
+# Differences of dialect, each with its reason: (keyword of the path at which a validator refuses, its argument or None, of which instances, reason).
+# The validators refuse, the grammar admits.
 RULES = (
-    ("format", "time", "jsonschema takes no leap second, which RFC 3339 allows at the end of a day in UTC"),
-    ("format", "date-time", "likewise"),
-    ("format", "uri", "jsonschema without rfc3987 checks nothing; jsonschema-rs asks more of a host than RFC 3986"),
-    ("format", "email", "jsonschema asks for an @ alone; jsonschema-rs asks more of a domain than RFC 5321's letters"),
-    ("format", "hostname", "jsonschema-rs applies IDNA's rules for labels with hyphens at the third and fourth place"),
+    ("format", "time", is_leap_second, "jsonschema takes no leap second, which RFC 3339 allows at the end of a day in UTC"),
+    ("format", "date-time", is_leap_second, "likewise"),
+    ("format", "uri", any_instance, "jsonschema without rfc3987 checks nothing; jsonschema-rs asks more of a host than RFC 3986"),
+    ("format", "email", any_instance, "jsonschema asks for an @ alone; jsonschema-rs asks more of a domain than RFC 5321's letters"),
+    ("format", "idn-email", any_instance, "likewise"),
+    ("format", "hostname", any_instance, "jsonschema-rs applies IDNA's rules for labels with hyphens at the third and fourth place"),
+    ("multipleOf", None, is_exact_multiple, "jsonschema divides as floating point does: 0.07 is no multiple of 0.01"),
 )
 
 
@@ -129,7 +150,7 @@ class Draw:
         if self.maybe():
             schema[self.one("maximum", "exclusiveMaximum")] = low + self.one(0, 1, 7, 100, 0.5)
         if self.maybe(0.2):
-            schema["multipleOf"] = self.one(1, 2, 5, 7, 0.5, 0.25, 10)
+            schema["multipleOf"] = self.one(1, 2, 5, 7, 0.5, 0.25, 10, 0.1, 0.01)
 
         def draw():
             if kind == "integer" or self.maybe():
@@ -306,14 +327,25 @@ def in_order(schema, value):
     return value
 
 
+class NoJson(str):
+    """A text that a grammar has, and that is no JSON."""
+
+
+def instance_of(text):
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError):
+        return NoJson(text)
+
+
 def why_invalid(validators, value):
-    """None, or of the first validator that refuses: its name, the keyword, the keyword's argument."""
+    """None, or of the first validator that refuses: its name, the keyword, the instance; of jsonschema, its error behind."""
     ours, theirs = validators
     if not theirs.is_valid(value):
         error = next(iter(theirs.iter_errors(value)))
-        return "jsonschema-rs", str(error.schema_path[-1]) if error.schema_path else "", getattr(error, "kind", None)
+        return "jsonschema-rs", str(error.schema_path[-1]) if error.schema_path else "", error.instance
     for error in ours.iter_errors(value) if ours else ():
-        return "jsonschema", error.validator, error.validator_value, error
+        return "jsonschema", error.validator, error.instance, error
     return None
 
 
@@ -332,16 +364,15 @@ def rule_of_error(error):
         for inner in error.context:
             of_alternatives.setdefault(inner.schema_path[0], []).append(rule_of_error(inner))
         return next((reasons[0] for reasons in of_alternatives.values() if all(reasons)), None)
-    return next((reason for keyword, argument, reason in RULES if error.validator == keyword and error.validator_value == argument), None)
+    return next((reason for keyword, argument, holds, reason in RULES
+                 if error.validator == keyword and argument in (error.validator_value, None) and holds(error.instance, error.validator_value)), None)
 
 
 def rule_of(schema, why):
     if len(why) == 4:
         return rule_of_error(why[3])
-    for keyword, argument, reason in RULES:
-        if why[1] == keyword and (argument is None or argument in formats_of(schema)):
-            return reason
-    return None
+    return next((reason for keyword, argument, holds, reason in RULES
+                 if why[1] == keyword and argument in formats_of(schema) and holds(why[2], argument)), None)
 
 
 def main():
@@ -352,7 +383,8 @@ def main():
 
     def ask():
         for schema, values in drawn:
-            program.stdin.write(json.dumps({"schema": json.dumps(schema, ensure_ascii=False), "texts": [json.dumps(v, ensure_ascii=False) for v in values]}) + "\n")
+            program.stdin.write(json.dumps({"schema": json.dumps(schema, ensure_ascii=False), "texts": [json.dumps(v, ensure_ascii=False) for v in values],
+                                            "n_drawn": N_DRAWN, "seed": seed}) + "\n")
         program.stdin.close()
 
     threading.Thread(target=ask, daemon=True).start()
@@ -367,13 +399,16 @@ def main():
             if "by the engine" in answer and "no reply is finite" not in answer:
                 broken.append((schema, answer))
             continue
+        answer, drawn_texts = answer.split(" ", 1)
         assert len(answer) == len(values), (schema, answer)
+        drawn_values = [instance_of(text) for text in json.loads(drawn_texts)]
+        answer += "1" * len(drawn_values)
         text = json.dumps(schema)
         by_python = "\\\\p{" not in text and "\\\\P{" not in text  # its re has no properties of characters: jsonschema-rs alone judges those
         validators = (jsonschema.Draft202012Validator(schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER) if by_python else None,
                       jsonschema_rs.Draft202012Validator(schema, validate_formats=True, ignore_unknown_formats=True))
-        for value, said in zip(values, answer):
-            why = why_invalid(validators, value)
+        for i, (value, said) in enumerate(zip(values + drawn_values, answer, strict=True)):
+            why = ("", "a text that is no JSON", None) if isinstance(value, NoJson) else why_invalid(validators, value)
             if said == "1" and why is not None:
                 reason, why = rule_of(schema, why), why[:3]
                 counts["admitted by a rule" if reason else "admitted though invalid"] += 1
@@ -381,7 +416,7 @@ def main():
                 if not reason:
                     wrong.append((schema, value, why))
             else:
-                counts["admitted" if said == "1" else "valid, not admitted" if why is None else "refused"] += 1
+                counts["drawn" if i >= len(values) else "admitted" if said == "1" else "valid, not admitted" if why is None else "refused"] += 1
     for schema, value, why in wrong[:40]:
         print("admitted though invalid:", json.dumps(schema, ensure_ascii=False), json.dumps(value, ensure_ascii=False), why)
     for schema, answer in broken[:10]:
