@@ -159,6 +159,14 @@ static const char place_give[] =
     " ORDER BY sha256(convert_to(id || '/' || $1::bigint, 'UTF8')), id LIMIT 1) AS w"
     " WHERE place = $1::bigint AND owner_epoch = $3::bigint";
 
+/* As lease_end_writer, of a process without a lease: it is waited for what it sends next. Others
+ * that get the place in this moment are not. */
+static const char place_end_writer[] =
+    "SELECT pg_terminate_backend(l.pid) FROM parley.things AS t JOIN pg_locks AS l"
+    " ON l.locktype = 'transactionid' AND l.transactionid = t.xmax AND l.granted"
+    " JOIN pg_stat_activity AS a ON a.pid = l.pid AND a.wait_event_type = 'Client'"
+    " WHERE t.place = $1 AND l.pid <> pg_backend_pid()";
+
 struct place_owner {
     char owner[POSTGRES_OWNER_CHARS];
     char name[LEASE_NAME_CHARS];
@@ -239,7 +247,8 @@ enum status postgres_take_place(struct postgres_store *s, const struct journal_q
             return STATUS_OK;
         if (of.is_alive)
             return postgres_elsewhere(s, place_noun(q->number), of.name, err);
-        if (!link_do(&s->link, place_give,
+        if (!link_do(&s->link, place_end_writer, LINK_ARGS(link_number(q->number)), err) ||
+            !link_do(&s->link, place_give,
                      LINK_ARGS(link_number(q->number), link_text(s->base.self),
                                link_number(out->owner_epoch)),
                      err))

@@ -102,11 +102,33 @@ START_TEST(test_epoch)
 }
 END_TEST
 
-/* A daemon that was stopped inside a transaction has the row locked. A takeover does not wait for
- * it. */
+/* Finds who has a place: its process, "" if nobody had it and it is not asked for. */
+static const char *place_of(struct journal_store *s, uint32_t place, bool is_sweep,
+                            uint64_t *ret_epoch)
+{
+    const struct journal_query q = {
+        .by = JOURNAL_PLACE, .number = place, .is_sweep = is_sweep, .wants_owner = true};
+    static char id[JOURNAL_DAEMON_CHARS];
+    struct journal_found f;
+    struct error err = {0};
+    enum status rc;
+
+    journal_found_init(&f);
+    rc = s->type->read(s, &q, KEPT_MAX_BYTES, &f, &err);
+    ck_assert_msg(rc == STATUS_OK || f.owner.id[0] != '\0', "%s", err.text);
+    (void)snprintf(id, sizeof(id), "%s", rc != STATUS_OK ? f.owner.id : f.is_found ? s->self : "");
+    *ret_epoch = f.owner_epoch;
+    journal_found_deinit(&f);
+    return id;
+}
+
+/* A daemon that was stopped inside a transaction has the rows locked, of a conversation and of a
+ * place. A takeover does not wait for it. */
 START_TEST(test_frozen)
 {
-    struct link_connection frozen = {.c = NULL};
+    static const char *const locks[] = {"SELECT FROM parley.things FOR NO KEY UPDATE",
+                                        "SELECT FROM parley.conversation FOR NO KEY UPDATE"};
+    struct link_connection frozen[2] = {{.c = NULL}, {.c = NULL}};
     struct journal_store *a = opened(), *b = opened();
     struct timespec before, after;
     struct error err = {0};
@@ -114,21 +136,27 @@ START_TEST(test_frozen)
     PGresult *r;
 
     commit(a, record(JOURNAL_OPEN, 0, 0, "o"));
-    ck_assert_int_eq(libpq_load(&frozen.pq, &err), STATUS_OK);
-    ck_assert_int_eq(link_open(&frozen, kept_place(), &err), STATUS_OK);
-    ck_assert(link_send(&frozen, "SELECT FROM parley.conversation FOR NO KEY UPDATE", NULL, 0));
-    ck_assert(link_ask(&frozen));
-    r = link_take(&frozen, &err);
-    ck_assert_ptr_nonnull(r);
-    frozen.pq->PQclear(r);
+    ck_assert_str_eq(place_of(a, JOURNAL_PLACE_ROOMS, false, &epoch), a->self);
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(libpq_load(&frozen[i].pq, &err), STATUS_OK);
+        ck_assert_int_eq(link_open(&frozen[i], kept_place(), &err), STATUS_OK);
+        ck_assert(link_send(&frozen[i], locks[i], NULL, 0));
+        ck_assert(link_ask(&frozen[i]));
+        r = link_take(&frozen[i], &err);
+        ck_assert_ptr_nonnull(r);
+        frozen[i].pq->PQclear(r);
+    }
     leases_end();
     (void)clock_gettime(CLOCK_MONOTONIC, &before);
+    ck_assert_str_eq(place_of(b, JOURNAL_PLACE_ROOMS, false, &epoch), b->self);
     ck_assert_msg(reads(b, 0, &epoch, &err) == STATUS_OK, "%s", err.text);
     (void)clock_gettime(CLOCK_MONOTONIC, &after);
     ck_assert_uint_eq(epoch, 2);
     ck_assert_int_lt(after.tv_sec - before.tv_sec, 4);
-    ck_assert(!link_sync(&frozen) || !link_take_sync(&frozen, &err));
-    link_close(&frozen);
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert(!link_sync(&frozen[i]) || !link_take_sync(&frozen[i], &err));
+        link_close(&frozen[i]);
+    }
     a->type->close(a);
     b->type->close(b);
 }
@@ -457,26 +485,6 @@ START_TEST(test_lend)
     b->type->close(b);
 }
 END_TEST
-
-/* The id of who has the place, for s; "": nobody. */
-static const char *place_of(struct journal_store *s, uint32_t place, bool is_sweep,
-                            uint64_t *ret_epoch)
-{
-    static char id[JOURNAL_DAEMON_CHARS];
-    const struct journal_query q = {
-        .by = JOURNAL_PLACE, .number = place, .wants_owner = true, .is_sweep = is_sweep};
-    struct journal_found f;
-    struct error err = {0};
-    enum status rc;
-
-    journal_found_init(&f);
-    rc = s->type->read(s, &q, KEPT_MAX_BYTES, &f, &err);
-    ck_assert_msg(rc == STATUS_OK || f.owner.id[0] != '\0', "%s", err.text);
-    (void)snprintf(id, sizeof(id), "%s", rc != STATUS_OK ? f.owner.id : f.is_found ? s->self : "");
-    *ret_epoch = f.owner_epoch;
-    journal_found_deinit(&f);
-    return id;
-}
 
 /* Every daemon finds a place at the same daemon, the one that the hash chooses of those with a
  * lease, and there it stays. */
