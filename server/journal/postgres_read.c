@@ -273,6 +273,7 @@ static enum status postgres_read_things(struct postgres_store *s, const struct j
                                   " WHERE checkpoint = $1 AND number = $2",
                                   LINK_ARGS(link_id(q->id), link_number(q->number)), max_bytes, out,
                                   err);
+    out->owner_epoch = s->place_epochs[place];
     return postgres_read_rows(s,
                               "SELECT 19, kind, n_blocks, 0, body FROM parley.kept WHERE kind = $1"
                               " ORDER BY seq",

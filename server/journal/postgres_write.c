@@ -45,7 +45,8 @@ struct commit {
     bool has_things;
     bool has_place[JOURNAL_N_PLACES]; /* of the records */
     bool has_lost[JOURNAL_N_PLACES];  /* another process got the place */
-    struct buf places;                /* those, as SQL's array */
+    uint64_t epochs[JOURNAL_N_PLACES];
+    struct buf places; /* those, as SQL's array */
     uint64_t keys_over_unix_ms;
     size_t n_keys_over;
     uint8_t (*expired)[JOURNAL_ID_BYTES]; /* [n_expired] conversations whose keys are over */
@@ -281,10 +282,11 @@ static bool commit_take_things(struct commit *c, struct error *err)
     for (int i = 0; i < c->link->pq->PQntuples(r); i++) {
         const uint64_t place = link_column(c->link, r, i, 2);
 
-        if (place < JOURNAL_N_PLACES)
-            c->has_lost[place] =
-                !postgres_is_mine(c->s, link_column_bytes(c->link, r, i, 0, &len)) ||
-                link_column(c->link, r, i, 1) != c->s->place_epochs[place];
+        if (place >= JOURNAL_N_PLACES)
+            continue;
+        c->epochs[place] = link_column(c->link, r, i, 1);
+        c->has_lost[place] = !postgres_is_mine(c->s, link_column_bytes(c->link, r, i, 0, &len)) ||
+                             c->epochs[place] != c->s->place_epochs[place];
     }
     c->link->pq->PQclear(r);
     return true;
@@ -349,7 +351,8 @@ static bool commit_may_write(struct commit *c, struct commit_item *item)
     const struct commit_row *parent;
 
     if (row == NULL)
-        return !c->has_lost[place_of(r)];
+        return !c->has_lost[place_of(r)] &&
+               (r->owner_epoch == 0 || r->owner_epoch == c->epochs[place_of(r)]);
     if (row->is_refused)
         return false;
     if (r->kind == JOURNAL_OPEN) {

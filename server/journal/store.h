@@ -79,8 +79,8 @@ struct journal_record {
     uint64_t key_until_unix_ms;
     /* Keys whose key_until_unix_ms is before this time are over; 0: no key is. */
     uint64_t keys_over_unix_ms;
-    /* The owner's epoch under which the conversation was read: see struct journal_found. 0: the
-     * conversation is not in memory. */
+    /* The owner's epoch under which the conversation, or the kind of things, was read: see struct
+     * journal_found. 0: the conversation is not in memory; things are of the last read. */
     uint64_t owner_epoch;
     /* The record and the one behind it in the transaction are stored together, or neither. */
     bool with_next;
@@ -203,9 +203,9 @@ struct journal_found {
     /* Where the store continues to read. NULL: everything has been read, or nothing yet. One block,
      * which journal_found_deinit frees. */
     void *reading;
-    /* Of a place, rises whenever another process gets it. Of a conversation, rises whenever another
-     * process, or another connection of this one, takes the conversation over. A record that names
-     * an earlier epoch is not stored. In SQLite always 1. */
+    /* Of a place and of JOURNAL_KEPT, rises whenever another process gets the place. Of a
+     * conversation, rises whenever another process, or another connection of this one, takes the
+     * conversation over. A record that names an earlier epoch is not stored. In SQLite always 1. */
     uint64_t owner_epoch;
 };
 

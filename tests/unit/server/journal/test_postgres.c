@@ -338,6 +338,51 @@ START_TEST(test_things)
 }
 END_TEST
 
+/* Reads the things of a kind; returns the epoch. */
+static uint64_t reads_kept(struct journal_store *s, uint32_t kind)
+{
+    const struct journal_query q = {.by = JOURNAL_KEPT, .number = kind};
+    struct journal_found f;
+    struct error err = {0};
+    uint64_t epoch;
+
+    journal_found_init(&f);
+    ck_assert_msg(s->type->read(s, &q, KEPT_MAX_BYTES, &f, &err) == STATUS_OK, "%s", err.text);
+    epoch = f.owner_epoch;
+    journal_found_deinit(&f);
+    return epoch;
+}
+
+/* Two kinds of things are at one place. Who lost it, has it again, and has read one of them anew,
+ * may not write of the other what it knew before. */
+START_TEST(test_kinds)
+{
+    const struct journal_query rooms = {.by = JOURNAL_KEPT, .number = JOURNAL_PLACE_ROOMS};
+    struct journal_store *a = opened(), *b = opened();
+    struct error no = {0}, err = {0};
+    const uint64_t first = reads_kept(a, JOURNAL_PLACE_ROOMS);
+    struct journal_record kept = with_epoch(of_params(JOURNAL_KEEP, 0, "old"), first, &no);
+
+    kept.generation = JOURNAL_PLACE_ROOMS;
+    commit(a, kept);
+    leases_end();
+    ck_assert_uint_gt(reads_kept(b, JOURNAL_PLACE_ROOMS), first);
+    leases_end();
+    kept.owner_epoch = reads_kept(a, JOURNAL_KIND_SERVICE);
+    kept.body = "new";
+    ck_assert_uint_gt(kept.owner_epoch, first + 1);
+    commit(a, kept);
+    ck_assert_int_eq(no.status, STATUS_OK);
+    kept.owner_epoch = first;
+    kept.body = "old";
+    ck_assert_int_eq(commits(a, &kept, &err), STATUS_OK);
+    ck_assert_int_eq(no.reason, REASON_JOURNAL_FAILING);
+    ck_assert_str_eq(stored_by(a, &rooms), "19.6.0:new");
+    a->type->close(a);
+    b->type->close(b);
+}
+END_TEST
+
 /* A database without tables, with tables of a later version, or one that may lose what it confirms
  * is refused, in words. */
 START_TEST(test_refused)
@@ -635,6 +680,7 @@ int main(void)
     tcase_add_test(t, test_slices);
     tcase_add_loop_test(t, test_damage, 0, 3);
     tcase_add_test(t, test_things);
+    tcase_add_test(t, test_kinds);
     tcase_add_test(t, test_places);
     tcase_add_test(t, test_lend);
     tcase_add_loop_test(t, test_refused, 0, 3);
