@@ -96,6 +96,9 @@ bool part_may_attach(const struct part_host *host);
  * memory. */
 size_t part_bytes(size_t said_bytes, size_t n);
 
+/* Says that rooms, or the people of the chat service, were read under this epoch (part/rooms.c).
+ * Returns whether that holds. */
+bool part_rooms_arrived(void *host, uint64_t epoch);
 /* Has the keeper keep its things in the host's journal (part/stores.c). alarm is the part's. */
 void part_start_keeper(struct keeper *keeper, struct part_host *host, struct alarm *alarm);
 

@@ -51,6 +51,12 @@ static void rooms_socket_notify(struct room_reader *reader)
     websocket_notify(container_of(reader, struct rooms_socket, reader)->socket);
 }
 
+static void rooms_socket_lost(struct room_reader *reader, const struct error *why)
+{
+    websocket_end(container_of(reader, struct rooms_socket, reader)->socket, CLOSE_TRY_AGAIN,
+                  why->text);
+}
+
 static void on_rooms_passed(void *arg)
 {
     websocket_notify(((struct rooms_socket *)arg)->socket);
@@ -317,7 +323,7 @@ static void rooms_socket_serve(struct exchange *x)
         return;
     }
     s->server = exchange_server(x);
-    room_reader_init(&s->reader, s->server->rooms, rooms_socket_notify);
+    room_reader_init(&s->reader, s->server->rooms, rooms_socket_notify, rooms_socket_lost);
     passed_rooms_init(&s->passed, on_rooms_passed, s);
     if ((s->socket = upgrade_to_websocket(x, &handler, s)) == NULL)
         free(s);

@@ -24,7 +24,9 @@ enum {
     SERVICE_MESSAGE_MAX_BYTES = 256 << 10,
     SERVICE_FLUSH_BYTES = 64 << 10, /* then the socket is asked whether it takes more */
     SERVICE_PLACE_MAX_BYTES = 4 << 10,
-    CLOSE_FULL = 1013, /* come again: there are too many, or the stored people are being read */
+    /* Come again: there are too many, the stored people are being read, or another daemon has got
+     * them. */
+    CLOSE_FULL = 1013,
     CLOSE_REPLACED = 4001,
     CLOSE_SLOW = 4008,
 };
@@ -47,6 +49,7 @@ static void service_socket_end(struct service_peer *p, enum service_end why, con
         [SERVICE_END_REPLACED] = CLOSE_REPLACED,
         [SERVICE_END_SLOW] = CLOSE_SLOW,
         [SERVICE_END_MEMORY] = WEBSOCKET_INTERNAL,
+        [SERVICE_END_MOVED] = CLOSE_FULL,
     };
 
     websocket_end(container_of(p, struct service_socket, peer)->socket, codes[why], text);

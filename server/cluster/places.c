@@ -93,6 +93,17 @@ static void place_lose(struct places_row *row)
         row->holder.leave(row->holder.self, &why);
 }
 
+bool places_arrived(struct places *p, enum journal_place place, uint64_t epoch)
+{
+    struct places_row *row = &p->rows[place];
+    const bool is_first = row->epoch == 0 || row->epoch == epoch;
+
+    if (!is_first)
+        place_lose(row);
+    row->epoch = epoch;
+    return is_first;
+}
+
 static void place_is_here(struct places *p, struct places_row *row, uint64_t epoch)
 {
     row->state = PLACE_HERE;

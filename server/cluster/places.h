@@ -18,8 +18,7 @@ struct places;
 /* The registry whose things a place has. */
 struct place_holder {
     struct keeper *keeper; /* of the things, which is_placed; NULL: they are not kept */
-    /* Another daemon has the place: all of it leaves memory, and calls end with why. NULL: it stays
-     * in memory, as rooms do, and cannot be written. */
+    /* Another daemon has the place: all of it leaves memory, and calls end with why. */
     void (*leave)(void *self, const struct error *why);
     void *self;
 };
@@ -72,6 +71,9 @@ enum place_state places_look(struct places *p, enum journal_place place,
                              const struct journal_peer **ret_owner);
 /* The on_ready of a place's keeper; row is a struct places_row. */
 void places_ready(void *row);
+/* Of a place without a keeper: its things were read under this epoch. Returns whether they may stay
+ * in memory; if not, leave was called, since others were read under another one. */
+bool places_arrived(struct places *p, enum journal_place place, uint64_t epoch);
 /* Asks the journal where the place is, and waits until its things are read if it is here.
  * is_patient: while another daemon has the place, the question waits for it, as journal_read says.
  * a does not wait. */

@@ -57,7 +57,14 @@ static void service_part_init(void *self, struct part_host *host, struct alarm *
 
 static void service_part_keep(void *self, struct part_host *host, struct alarm *alarm)
 {
-    service_keep(&((struct service_part *)self)->service, host->journal, part_unix_ms);
+    const struct service_storage storage = {
+        .journal = host->journal,
+        .unix_ms = part_unix_ms,
+        .arrived = part_rooms_arrived,
+        .self = host,
+    };
+
+    service_keep(&((struct service_part *)self)->service, &storage);
 }
 
 static bool service_part_is_idle(const void *self)

@@ -488,6 +488,26 @@ void room_agents_end(struct rooms *r)
         continue;
 }
 
+static void room_unpin(const struct room *room)
+{
+    for (struct link *l = list_first(&room->members); l != NULL; l = list_next(&room->members, l)) {
+        const struct room_person *p = container_of(l, struct room_member, link)->person;
+        struct conversation *c = p->agent == NULL ? NULL
+                                                  : conversations_get(room->rooms->conversations,
+                                                                      &p->agent->conversation);
+
+        if (c != NULL)
+            c->is_pinned = false;
+    }
+}
+
+void room_agents_unpin(struct rooms *r)
+{
+    for (struct hash_node *n = hash_each(&r->by_name, NULL); n != NULL;
+         n = hash_each(&r->by_name, n))
+        room_unpin(container_of(n, struct room, node));
+}
+
 bool room_agent_next_piece(const struct room_person *agent, struct room_heard *heard,
                            struct room_piece *ret)
 {

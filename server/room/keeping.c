@@ -63,6 +63,7 @@ static void room_thing_begin(struct room_thing *t, const struct room *room, int 
         .unix_ms = r->unix_ms(),
         .principal = r->keeping.principal_name(r->keeping.self, room->principal),
         .name = t->key,
+        .owner_epoch = r->epoch,
     };
     r->env->random(r->env->self, t->record.conversation, sizeof(t->record.conversation));
     buf_init(&t->body, ROOM_BODY_BYTES);
@@ -788,7 +789,8 @@ static void restore_forget(struct rooms *r, const struct journal_event *e)
     struct arena arena;
 
     for (size_t i = 0; i < 2; i++) {
-        struct journal_record record = {.kind = JOURNAL_FORGET, .generation = KEEPER_ROOM};
+        struct journal_record record = {
+            .kind = JOURNAL_FORGET, .generation = KEEPER_ROOM, .owner_epoch = r->epoch};
         struct error err;
 
         arena_init(&arena, ROOM_BODY_BYTES);
@@ -816,6 +818,9 @@ static void on_rooms_found(void *arg, struct journal_found *found, const struct 
             restore_wait(restore);
         return;
     }
+    if (r->keeping.arrived != NULL && !r->keeping.arrived(r->keeping.self, found->owner_epoch))
+        return; /* restore is gone */
+    r->epoch = found->owner_epoch;
     restore->has_pins = true;
     is_whole = restore_pass(r, found, ROOM_OF_ROOM);
     (void)restore_pass(r, found, ROOM_OF_MEMBER);
@@ -852,15 +857,19 @@ void rooms_restore_again(struct rooms *r)
         restore_ask(restore);
 }
 
-void rooms_keep(struct rooms *r, const struct rooms_keeping *keeping)
+void rooms_restore_begin(struct rooms *r)
 {
-    r->keeping = *keeping;
-    if (keeping->journal == NULL)
-        return;
     r->restore = xalloc(sizeof(*r->restore));
     *r->restore = (struct rooms_restore){.rooms = r};
     list_init(&r->restore->pins);
     restore_ask(r->restore);
+}
+
+void rooms_keep(struct rooms *r, const struct rooms_keeping *keeping)
+{
+    r->keeping = *keeping;
+    if (keeping->journal != NULL)
+        rooms_restore_begin(r);
 }
 
 void rooms_restore_leave(struct rooms *r)

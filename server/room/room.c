@@ -781,17 +781,56 @@ void rooms_end(void *rooms)
     room_agents_end(r);
 }
 
+/* No reader is left, and what is kept stays. A room that is being read may have no person. */
+static void rooms_free(struct rooms *r)
+{
+    struct room_person *p;
+    struct hash_node *n, *next;
+
+    assert(r->is_ending && r->n_readers == 0);
+    rooms_restore_leave(r);
+    while ((p = room_first_away(r)) != NULL)
+        room_person_close(p, r);
+    for (n = hash_each(&r->by_name, NULL); n != NULL; n = next) {
+        next = hash_each(&r->by_name, n);
+        room_free(container_of(n, struct room, node));
+    }
+    assert(r->by_name.n == 0 && r->by_token.n == 0 && r->bytes.held == 0);
+}
+
+static void room_person_lose_readers(struct room_person *p, const struct error *why)
+{
+    struct link *l;
+
+    while ((l = list_first(&p->readers)) != NULL) {
+        struct room_reader *reader = container_of(l, struct room_reader, link);
+
+        room_reader_close(reader);
+        reader->lost(reader, why);
+    }
+}
+
+void rooms_leave(struct rooms *r, const struct error *why)
+{
+    if (r->is_ending)
+        return;
+    room_agents_unpin(r);
+    room_agents_end(r);
+    r->is_ending = true;
+    for (struct hash_node *n = hash_each(&r->by_token, NULL); n != NULL;
+         n = hash_each(&r->by_token, n))
+        room_person_lose_readers(container_of(n, struct room_person, node), why);
+    rooms_free(r);
+    r->is_ending = false;
+    rooms_restore_begin(r);
+}
+
 void rooms_deinit(void *rooms)
 {
     struct rooms *r = rooms;
-    struct room_person *p = NULL;
 
-    assert(r->n_readers == 0);
-    rooms_restore_leave(r);
-    r->is_ending = true; /* what is kept stays */
-    while ((p = room_first_away(r)) != NULL)
-        room_person_close(p, r);
-    assert(r->by_name.n == 0 && r->by_token.n == 0 && r->bytes.held == 0);
+    r->is_ending = true;
+    rooms_free(r);
     shared_limit_deinit(&r->n_rooms);
     shared_limit_deinit(&r->n_people);
     shared_limit_deinit(&r->bytes);
@@ -804,9 +843,10 @@ void rooms_deinit(void *rooms)
 /* --- readers --- */
 
 void room_reader_init(struct room_reader *reader, struct rooms *r,
-                      void (*notify)(struct room_reader *reader))
+                      void (*notify)(struct room_reader *reader),
+                      void (*lost)(struct room_reader *reader, const struct error *why))
 {
-    *reader = (struct room_reader){.rooms = r, .notify = notify};
+    *reader = (struct room_reader){.rooms = r, .notify = notify, .lost = lost};
     list_init(&reader->cursors);
     list_init(&reader->acks);
 }

@@ -108,7 +108,9 @@ void room_pins_free(struct room *room);
 void room_write_leave(struct room_entry *e);
 /* Writes again what could not be written. */
 void rooms_keep_again(struct rooms *r);
-/* Asks the journal once more for what it has, where it could not answer. */
+/* Asks the journal for what it has. */
+void rooms_restore_begin(struct rooms *r);
+/* Asks it once more, where it could not answer. */
 void rooms_restore_again(struct rooms *r);
 /* UNAVAILABLE until all that the journal has is read. */
 enum status rooms_are_ready(const struct rooms *r, struct error *err) MUST_CHECK;
@@ -137,6 +139,8 @@ void room_words_end_nowhere(char *text, size_t len);
 void room_agents_tick(struct rooms *r);
 /* Ends what all agents of the rooms are saying, without entries. */
 void room_agents_end(struct rooms *r);
+/* The conversations of all agents may leave memory. */
+void room_agents_unpin(struct rooms *r);
 /* Frees an agent that is no member any more, with its conversation. */
 void room_agent_free(struct room_agent *a);
 /* Ends what the agent is saying; does nothing if p is a person. */

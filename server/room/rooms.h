@@ -68,6 +68,9 @@ struct rooms_keeping {
     const char *(*principal_name)(void *self, uint32_t principal);
     /* NULL: there is none of this name. */
     const struct principal *(*find_principal)(void *self, const char *name);
+    /* The journal's rooms were read under this epoch. Returns whether that holds; if not,
+     * rooms_leave was called inside. */
+    bool (*arrived)(void *self, uint64_t epoch);
     void *self;
 };
 
@@ -92,6 +95,7 @@ struct rooms {
     uint64_t n_begun, n_answers;
     struct rooms_keeping keeping;
     struct rooms_restore *restore; /* NULL: all that the journal has is read */
+    uint64_t epoch;                /* the journal's, under which it was read */
     struct list failing;           /* of struct room: entries could not be written */
     bool is_draining, is_ending;
 };
@@ -145,6 +149,9 @@ struct room_reader {
     struct list acks; /* [n_acks] of struct room_ack, in the order of asking */
     size_t n_acks;
     void (*notify)(struct room_reader *r); /* there is something for room_reader_next */
+    /* The rooms have left this process, and the reader's person with them: the transport ends the
+     * connection. It may do so inside. */
+    void (*lost)(struct room_reader *r, const struct error *why);
 };
 
 /* What a person says. */
@@ -232,6 +239,9 @@ void rooms_end(void *rooms);
 /* Keeps rooms in the journal from now on, and reads those that it has; until that is done hello is
  * UNAVAILABLE. */
 void rooms_keep(struct rooms *r, const struct rooms_keeping *keeping);
+/* Another process has the rooms: all of them leave memory, as the journal has them, and are read
+ * again once they are here again. Their readers are lost. */
+void rooms_leave(struct rooms *r, const struct error *why);
 /* Reads no more of what the journal has. */
 void rooms_restore_leave(struct rooms *r);
 /* Sets where agents' conversations are. */
@@ -240,7 +250,8 @@ void rooms_metrics(const struct rooms *r, struct buf *out);
 
 /* Makes a reader without a person. */
 void room_reader_init(struct room_reader *reader, struct rooms *r,
-                      void (*notify)(struct room_reader *reader));
+                      void (*notify)(struct room_reader *reader),
+                      void (*lost)(struct room_reader *reader, const struct error *why));
 /* Gives the reader its person, of this principal: with a token the one that has it, else a new one
  * of this name; "" makes one up. INVALID; NOT_FOUND where no person has the token; EXHAUSTED. */
 enum status room_reader_hello(struct room_reader *reader, const struct principal *who,

@@ -159,6 +159,12 @@ static enum status service_agent_open(void *self, struct service_agent **out, st
 
 static void service_agent_leave(struct service_agent *a)
 {
+    struct conversation *c = NULL;
+
+    if (a->has_conversation)
+        c = conversations_get(a->host->conversations, &a->conversation);
+    if (c != NULL)
+        c->is_pinned = false; /* a process that restores the agent reads it */
     service_agent_stop_reading(a);
     if (link_is_on(&a->forgotten))
         list_remove(&a->forgotten);

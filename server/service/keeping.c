@@ -42,12 +42,12 @@ static struct service_keeping *service_keeper(const struct chat_service *s)
 
 uint64_t service_keeping_unix_ms(const struct chat_service *s, uint64_t us)
 {
-    return s->keeping->unix_ms() - (env_now_us(s->config.env) - us) / 1000;
+    return s->keeping->storage.unix_ms() - (env_now_us(s->config.env) - us) / 1000;
 }
 
 uint64_t service_keeping_us(const struct chat_service *s, uint64_t unix_ms)
 {
-    const uint64_t now_ms = s->keeping->unix_ms(), now_us = env_now_us(s->config.env);
+    const uint64_t now_ms = s->keeping->storage.unix_ms(), now_us = env_now_us(s->config.env);
     const uint64_t since_ms = now_ms > unix_ms ? now_ms - unix_ms : 0;
 
     return since_ms >= now_us / 1000 ? 0 : now_us - since_ms * 1000;
@@ -492,6 +492,10 @@ static void on_service_written(void *arg, const struct error *err)
 
     if (k->is_over)
         return;
+    if (k->n_strays > 0) { /* writes end in their order */
+        k->n_strays--;
+        return;
+    }
     if (err->status != STATUS_OK) {
         service_write_later(k, err);
         return;
@@ -513,16 +517,17 @@ static enum status service_record_append(struct service_keeping *k, const struct
     struct journal_record of = {
         .kind = r->size_bytes == 0 ? JOURNAL_FORGET : JOURNAL_KEEP,
         .generation = KEEPER_SERVICE,
-        .unix_ms = k->unix_ms(),
+        .unix_ms = k->storage.unix_ms(),
         .principal = "",
         .name = r->key,
         .body = r->body,
         .size_bytes = r->size_bytes,
+        .owner_epoch = k->epoch,
     };
     const struct env *env = k->service->config.env;
 
     env->random(env->self, of.conversation, sizeof(of.conversation));
-    return journal_append(k->journal, &of, done, k, err);
+    return journal_append(k->storage.journal, &of, done, k, err);
 }
 
 /* How many of the first records are written at once: those of whole turns, if that is possible. */
@@ -568,13 +573,13 @@ static void service_write(struct service_keeping *k)
         service_release(k, k->turn - 1);
         return;
     }
-    journal_hold(k->journal);
+    journal_hold(k->storage.journal);
     if (service_append(k, n, &err) != STATUS_OK) {
-        journal_drop(k->journal);
+        journal_drop(k->storage.journal);
         service_write_later(k, &err);
         return;
     }
-    journal_release(k->journal);
+    journal_release(k->storage.journal);
     k->n_writing = n;
 }
 
@@ -635,20 +640,39 @@ uint64_t service_keeping_next_us(const struct chat_service *s)
 
 /* --- life --- */
 
-void service_keep(struct chat_service *s, struct journal *journal, uint64_t (*unix_ms)(void))
+void service_keep(struct chat_service *s, const struct service_storage *storage)
 {
     struct service_keeping *k;
 
-    if (s->config.plan == NULL || journal == NULL)
+    if (s->config.plan == NULL || storage->journal == NULL)
         return;
     k = xalloc(sizeof(*k));
-    *k = (struct service_keeping){.service = s, .journal = journal, .unix_ms = unix_ms, .turn = 1};
+    *k = (struct service_keeping){.service = s, .storage = *storage, .turn = 1};
     list_init(&k->users);
     list_init(&k->scenes);
     list_init(&k->queue);
     list_init(&k->holding);
     s->keeping = k;
     service_restore_ask(k);
+}
+
+void service_keeping_leave(struct chat_service *s)
+{
+    struct service_keeping *k = s->keeping;
+
+    service_restore_leave(k);
+    while (!list_is_empty(&k->queue))
+        service_queue_pop(k);
+    k->n_strays += k->n_writing > 0;
+    k->n_writing = 0;
+    k->again_us = 0;
+    k->is_over = true;
+}
+
+void service_keeping_return(struct chat_service *s)
+{
+    s->keeping->is_over = false;
+    service_restore_ask(s->keeping);
 }
 
 void service_keeping_end(struct chat_service *s)

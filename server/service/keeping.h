@@ -9,6 +9,7 @@
 #include "server/journal/body_bytes.h"
 #include "server/journal/journal.h"
 #include "server/service/scene.h"
+#include "server/service/service.h"
 #include "server/service/user.h"
 
 enum {
@@ -28,13 +29,14 @@ struct service_restore;
 
 struct service_keeping {
     struct chat_service *service;
-    struct journal *journal;
-    uint64_t (*unix_ms)(void);
+    struct service_storage storage;
     struct service_restore *restore; /* NULL: all that the journal has is read */
+    uint64_t epoch;                  /* the journal's, under which it was read */
     struct list users, scenes;       /* that have changed since they were written */
     struct list queue;               /* of struct service_record, in their order */
     size_t queue_bytes;              /* of all of them */
     size_t n_writing;                /* the first of them, which are being written; 0: none are */
+    size_t n_strays;       /* transactions in flight whose records are not in the queue any more */
     struct list holding;   /* of struct service_user that have messages of turns after written */
     uint64_t turn;         /* the present one */
     uint64_t written_turn; /* this one and those before it are durable */
@@ -81,6 +83,10 @@ bool service_keeping_is_failing(const struct chat_service *s);
 uint64_t service_keeping_next_us(const struct chat_service *s);
 /* Has the journal written all; from now on nothing is kept any more. */
 void service_keeping_end(struct chat_service *s);
+/* Nothing is kept any more, and what was not written is forgotten; until service_keeping_return,
+ * which asks the journal for what it has. */
+void service_keeping_leave(struct chat_service *s);
+void service_keeping_return(struct chat_service *s);
 void service_keeping_close(struct chat_service *s);
 /* The wall clock's time, in ms, of a time of env, and back. A time before env's first is that. */
 uint64_t service_keeping_unix_ms(const struct chat_service *s, uint64_t us);

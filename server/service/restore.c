@@ -497,6 +497,9 @@ static void on_service_found(void *arg, struct journal_found *found, const struc
         alarm_by(s->config.alarm, restore->again_us);
         return;
     }
+    if (k->storage.arrived != NULL && !k->storage.arrived(k->storage.self, found->owner_epoch))
+        return; /* restore is gone */
+    k->epoch = found->owner_epoch;
     service_restored(k, found);
     k->restore = NULL;
     free(restore);
@@ -512,7 +515,7 @@ void service_restore_ask(struct service_keeping *k)
         *k->restore = (struct service_restore){.keeping = k};
     }
     k->restore->again_us = 0;
-    journal_read(k->journal, &k->restore->wait, &q, on_service_found, k->restore);
+    journal_read(k->storage.journal, &k->restore->wait, &q, on_service_found, k->restore);
 }
 
 void service_restore_again(struct service_keeping *k)

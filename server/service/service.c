@@ -904,6 +904,7 @@ static void service_user_leave_kept(struct service_user *u)
 
     if (u->peer != NULL)
         u->peer->user = NULL;
+    u->peer = NULL;
     service_user_come_back(u);
     service_user_stop_waiting(u);
     if (link_is_on(&u->doomed))
@@ -952,6 +953,27 @@ void service_end(void *service)
         s->config.agents->end(s->config.agents_self);
     s->is_woken = false;
     alarm_set(s->config.alarm, 0);
+}
+
+void service_leave(struct chat_service *s, const struct error *why)
+{
+    struct link *l;
+
+    if (s->keeping == NULL || s->has_ended)
+        return;
+    s->has_ended = true; /* agents are left as they are */
+    service_keeping_leave(s);
+    while ((l = list_first(&s->users)) != NULL) {
+        struct service_user *u = container_of(l, struct service_user, link);
+        struct service_peer *peer = u->peer;
+
+        service_user_leave_kept(u);
+        if (peer != NULL)
+            peer->end(peer, SERVICE_END_MOVED, why->text);
+    }
+    s->config.agents->end(s->config.agents_self);
+    s->has_ended = false;
+    service_keeping_return(s);
 }
 
 void service_deinit(void *service)

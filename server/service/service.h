@@ -22,9 +22,22 @@ void service_drain(void *service);
 void service_end(void *service);
 void service_metrics(const struct chat_service *s, struct buf *out);
 
+/* Where a service is kept. */
+struct service_storage {
+    struct journal *journal;   /* NULL: only in memory */
+    uint64_t (*unix_ms)(void); /* the wall clock */
+    /* What the journal has was read under this epoch. Returns whether that holds; if not,
+     * service_leave was called inside. NULL: it holds. */
+    bool (*arrived)(void *self, uint64_t epoch);
+    void *self;
+};
+
 /* Keeps people who have an id, and tasks, in the journal, and reads those that earlier processes
- * had: until then nobody can come. unix_ms: the wall clock. */
-void service_keep(struct chat_service *s, struct journal *journal, uint64_t (*unix_ms)(void));
+ * had: until then nobody can come. */
+void service_keep(struct chat_service *s, const struct service_storage *storage);
+/* Another process has the people and their tasks: all of them leave memory, as the journal has
+ * them, and are read again once they are here again. Does nothing if nothing is kept. */
+void service_leave(struct chat_service *s, const struct error *why);
 
 void service_peer_init(struct service_peer *p, struct chat_service *s,
                        void (*notify)(struct service_peer *p),

@@ -72,6 +72,7 @@ enum service_end {
     SERVICE_END_REPLACED, /* the person has come back by another connection */
     SERVICE_END_SLOW,     /* it takes its messages too slowly */
     SERVICE_END_MEMORY,
+    SERVICE_END_MOVED, /* another process has the person */
 };
 
 /* One connection. It is the transport's, which embeds it. */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What one daemon has as a whole, of three that share a PostgreSQL: groups of Registry, tasks of Work, keys of Store, tables of Replay, sets of
 parameters, rooms. Whichever daemon is asked, the answer is the same. Daemons are killed with what they have, and what was kept goes on elsewhere.
+So it does for rooms, and for the people of the chat service, where their daemon is stopped, wakes, and gets them back.
 
 usage: postgres.sh test_places.py PARLEYD PARLEY"""
 import concurrent.futures
@@ -8,6 +9,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +26,7 @@ import parley.optim  # noqa: E402
 import test_keys  # noqa: E402
 import test_registry  # noqa: E402
 import test_rooms  # noqa: E402
+import test_service  # noqa: E402
 import test_together  # noqa: E402
 from parley.parallel import World  # noqa: E402
 from parley.v1 import registry_pb2, rooms_pb2, rooms_pb2_grpc, work_pb2, work_pb2_grpc  # noqa: E402
@@ -285,6 +288,136 @@ def quotas(parleyd):
             print(f"quotas: {len(answered)} answered and {len(refused)} refused in {took:.1f} s")
 
 
+class Talker:
+    """Somebody who talks and listens in a room by one daemon, and goes on by itself where that is lost."""
+
+    def __init__(self, client, name):
+        self.name, self.acked, self.heard, self.failure, self.is_over = name, {}, [], None, threading.Event()
+        self.room = parley.rooms.join(parley.connect(client.address, patience=children.PATIENCE), "hall", name)
+        self.threads = [threading.Thread(target=self.run, args=(act,), daemon=True) for act in (self.talk, self.listen)]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self, act):
+        try:
+            act()
+        except Exception as error:  # whatever its kind is: the test's thread asks
+            self.failure = None if self.is_over.is_set() else error
+
+    def talk(self):
+        while not self.is_over.is_set():
+            text = f"{self.name} says {len(self.acked) + 1} to Echo"
+            self.acked[text] = self.room.say(text)
+
+    def listen(self):
+        for message in self.room:
+            self.heard.append((message.seq, message.name, message.text))
+
+    def goes_on(self):
+        """Until more of what it says is acknowledged, and more of what the agent says is heard."""
+        n, said = len(self.acked), self.answers()
+
+        def holds():
+            assert self.failure is None, f"{self.name}: {self.failure}"
+            return len(self.acked) > n + 1 and self.answers() > said
+
+        children.until(f"more by {self.name}", holds)
+
+    def answers(self):
+        return sum(name == "Echo" for _, name, _ in self.heard)
+
+    def end(self):
+        self.is_over.set()
+        self.room.close()
+        for thread in self.threads:
+            thread.join(children.PATIENCE)
+
+
+def rooms_move(parleyd):
+    """People talk by all daemons while the one that has the rooms is stopped until another one has them, wakes, that one is killed, and the third
+    one, too, so that the first one has them again: what was acknowledged is there, once, and all have heard the same."""
+    with tempfile.TemporaryDirectory() as folder:
+        plan = os.path.join(folder, "service.yaml")
+        with open(plan, "w", encoding="utf-8") as file:
+            file.write("task_name: test\nworld_module: parley.worlds\noverworld: menu\nmax_workers: 1\ngrace: 600\n"
+                       "tasks:\n  alone: {task_world: echo, welcome: You are alone.}\n")
+        all = test_together.Together(parleyd, "rooms_move", "--service", plan)
+        all.flags[all.flags.index("--lease") + 1] = "3s"
+        daemons = [all.daemon() for _ in range(3)]
+        for daemon in daemons:
+            daemon.__enter__()
+        children.until("each to know the others", lambda: len(listed(daemons[0])) == 3)
+        ann = eventually(Person, daemons[0], "Ann")
+        ann.join("hall")
+        ann.send(invite=rooms_pb2.RoomInvite(room="hall", agent="echo", name="Echo"))
+        ann.until("entry")
+        at = places(daemons[0])["rooms"]
+        first, *others = sorted(daemons, key=lambda d: d.address != at)
+        bob = Person(first, "Bob")
+        bob.join("hall")
+        eve = test_service.Person(first, "a secret of 16 characters")
+        eve.say("hello")
+        eve.told("Welcome. Choose what to do.", quick_replies=["alone"])
+        eve.say("alone")
+        eve.told("You are alone.")
+        talkers = {d: Talker(d, f"By {i}") for i, d in enumerate(others)}
+        for talker in talkers.values():
+            talker.goes_on()
+        first.process.send_signal(signal.SIGSTOP)
+        children.until("another to have the rooms", lambda: places(others[0]).get("rooms", at) != at)
+        at = places(others[0])["rooms"]
+        second, third = sorted(others, key=lambda d: d.address != at)
+        for talker in talkers.values():
+            talker.goes_on()
+        first.process.send_signal(signal.SIGCONT)
+        ended = test_together.fails(grpc.StatusCode.UNAVAILABLE, lambda: list(bob.call))
+        assert "another parleyd has this now" in ended.details(), ended
+        eve.ended(1013, "another parleyd has this now")
+        talkers[first] = Talker(first, "By 2")
+        talkers[first].goes_on()
+        for dead in second, third:
+            talkers[dead].end()
+            all.kill(dead)
+            for daemon, talker in talkers.items():
+                if daemon.process.poll() is None:
+                    talker.goes_on()
+        assert places(first)["rooms"] == first.address
+        children.until("Eve's task", lambda: echoes(first, eve.secret))
+        talkers[first].end()
+        n_heard = judged(first, talkers.values())
+        print(f"rooms moved: {n_heard} entries, {sum(len(t.acked) for t in talkers.values())} acknowledged", flush=True)
+        first.__exit__(None, None, None)
+
+
+def echoes(client, secret):
+    """Whether the person of the chat service is in its task."""
+    person = test_service.Person(client, secret)
+    person.say("again")
+    told = person.read()
+    person.close()
+    return told == {"text": "again", "quick_replies": None}
+
+
+def judged(client, talkers):
+    """What was acknowledged is in the log, once, in order; what was heard is the log, without a gap."""
+    last = max(seq for talker in talkers for seq in talker.acked.values())
+    reader, log = Person(client, "Reader"), {}
+    reader.send(join=rooms_pb2.RoomJoin(room="hall"))
+    while last not in log:
+        entry = reader.until("entry").entry
+        log[entry.seq] = (entry.name, entry.text)
+    assert sorted(log) == list(range(1, len(log) + 1)), log
+    for talker in talkers:
+        said = [(seq, text) for seq, (name, text) in sorted(log.items()) if name == talker.name and text not in ("", "left")]
+        assert set(talker.acked.items()) <= {(text, seq) for seq, text in said} and len(said) <= len(talker.acked) + 1, (said, talker.acked)
+        assert [text for _, text in said] == [f"{talker.name} says {i} to Echo" for i in range(1, len(said) + 1)], said
+        heard = {seq: (name, text) for seq, name, text in talker.heard}
+        assert len(talker.heard) == len(heard) and sorted(heard) == list(range(1, len(heard) + 1)), talker.heard
+        assert all(log[seq] == heard[seq] for seq in heard if seq <= last), talker.heard
+    reader.call.cancel()
+    return len(log)
+
+
 def main():
     all = test_together.Together(sys.argv[1], "places", "--checkpoint-interval", "100ms", "--checkpoint-rounds", "1")
     daemons = [all.daemon() for _ in range(3)]
@@ -302,6 +435,7 @@ def main():
         assert not any(int(row["lag_ms"]) > 60000 for row in listed(clients[0]))
         go_on(all, daemons, values)
     quotas(sys.argv[1])
+    rooms_move(sys.argv[1])
 
 
 if __name__ == "__main__":

@@ -28,6 +28,14 @@ static void rooms_finish(struct rooms_call *r, const struct error *err)
     call_finish(r->call, err);
 }
 
+static void rooms_lost(struct room_reader *reader, const struct error *why)
+{
+    struct rooms_call *r = container_of(reader, struct rooms_call, reader);
+
+    if (!r->is_over)
+        rooms_finish(r, why);
+}
+
 static void rooms_message(struct call *call, void *state, const ProtobufCMessage *message,
                           struct arena *arena)
 {
@@ -114,7 +122,7 @@ static void rooms_attach(struct call *call)
     if (r == NULL)
         return;
     r->call = call;
-    room_reader_init(&r->reader, call_server(call)->rooms, rooms_notify);
+    room_reader_init(&r->reader, call_server(call)->rooms, rooms_notify, rooms_lost);
     call_set_handler(call, &handler, r);
     call_read(call);
 }

@@ -24,6 +24,8 @@ static struct alarm alarm_of_rooms;
 static struct rooms r;
 static struct conversations all; /* there is none */
 static const struct principal only = {.name = ""};
+static unsigned n_lost, n_arrived;
+static bool is_again_elsewhere; /* what is read next was read under another epoch */
 
 static uint64_t clock_now_us(void *self)
 {
@@ -54,6 +56,25 @@ static const struct principal *find_only(void *self, const char *name)
     return &only;
 }
 
+static void leave(void)
+{
+    struct error why;
+
+    (void)error_set(&why, STATUS_UNAVAILABLE, "another parleyd has this now: ask again");
+    rooms_leave(&r, &why);
+}
+
+static bool on_arrived(void *self, uint64_t epoch)
+{
+    const bool is_right = !is_again_elsewhere;
+
+    n_arrived++;
+    is_again_elsewhere = false;
+    if (!is_right)
+        leave();
+    return is_right;
+}
+
 static bool is_ready(void)
 {
     return r.restore == NULL;
@@ -81,7 +102,8 @@ static void pass_ms(uint64_t ms)
 /* A process. max_waiting_bytes as of struct journal_config: a forget is refused behind it. */
 static void start(size_t max_waiting_bytes)
 {
-    struct rooms_keeping keeping = {.principal_name = name_of, .find_principal = find_only};
+    struct rooms_keeping keeping = {
+        .principal_name = name_of, .find_principal = find_only, .arrived = on_arrived};
 
     now_us += 1000000;
     j = memory_store_open(&loop, max_waiting_bytes);
@@ -105,11 +127,18 @@ static void on_notify(struct room_reader *reader)
 {
 }
 
+static void on_lost(struct room_reader *reader, const struct error *why)
+{
+    ck_assert_ptr_null(reader->person);
+    ck_assert_int_eq(why->status, STATUS_UNAVAILABLE);
+    n_lost++;
+}
+
 static enum status attach(struct room_reader *reader, const char *token)
 {
     struct error err;
 
-    room_reader_init(reader, &r, on_notify);
+    room_reader_init(reader, &r, on_notify, on_lost);
     return room_reader_hello(reader, &only, token, "ann", &err);
 }
 
@@ -327,5 +356,48 @@ START_TEST(test_grace_of_restored)
 }
 END_TEST
 
+/* Another process has had the rooms for a while: readers are told, nothing stays in memory, what
+ * was being written is forgotten, and what the journal has is read again, as often as it must be.
+ */
+START_TEST(test_left)
+{
+    char token[ROOM_TOKEN_CHARS + 1];
+    struct room_reader readers[2], *ann = &readers[0];
+    size_t n_kept;
+
+    store.n = 0;
+    start(0);
+    run_until(is_ready);
+    ck_assert_int_eq(attach(ann, ""), STATUS_OK);
+    ck_assert_int_eq(join(ann, "den"), STATUS_OK);
+    ck_assert_int_eq(say(ann, "den", 1), STATUS_OK);
+    (void)snprintf(token, sizeof(token), "%s", room_person_token(ann->person));
+    ck_assert_int_eq(attach(&readers[1], token), STATUS_OK);
+    settle();
+    n_kept = store.n;
+    store.is_full = true;
+    ck_assert_int_eq(say(ann, "den", 2), STATUS_OK);
+    n_lost = n_arrived = 0;
+    is_again_elsewhere = true;
+    leave();
+    ck_assert_uint_eq(n_lost, 2);
+    ck_assert_uint_eq(r.n_readers + r.by_name.n + r.by_token.n + r.bytes.held + r.n_people.held, 0);
+    ck_assert_int_eq(attach(ann, token), STATUS_UNAVAILABLE);
+    run_until(is_ready);
+    ck_assert_uint_eq(n_arrived, 2);
+    store.is_full = false;
+    ck_assert_uint_eq(store.n, n_kept);
+    ck_assert_int_eq(attach(ann, token), STATUS_OK);
+    ck_assert_int_eq(join(ann, "den"), STATUS_OK);
+    ck_assert_uint_eq(room_next_seq(rooms_find(&r, only.id, "den")), 3);
+    ck_assert_int_eq(say(ann, "den", 2), STATUS_OK);
+    settle();
+    ck_assert_uint_eq(room_next_seq(rooms_find(&r, only.id, "den")), 4);
+    ck_assert_uint_eq(store.n, n_kept + 1);
+    room_reader_close(ann);
+    stop();
+}
+END_TEST
+
 SUITE_MAIN("server/room/keeping", test_both_or_none, test_lives, test_unknown, test_words_later,
-           test_grace_of_restored)
+           test_grace_of_restored, test_left)

@@ -62,7 +62,7 @@ static enum status attach(struct room_reader *reader, const struct principal *wh
 {
     struct error err;
 
-    room_reader_init(reader, &r, on_notify);
+    room_reader_init(reader, &r, on_notify, NULL);
     return room_reader_hello(reader, who, token, name, &err);
 }
 

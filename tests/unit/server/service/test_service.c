@@ -257,7 +257,7 @@ static void begin_process(bool is_kept)
     if (!is_kept)
         return;
     j = memory_store_open(&loop, 0);
-    service_keep(&service, j, wall_ms);
+    service_keep(&service, &(struct service_storage){.journal = j, .unix_ms = wall_ms});
     settle();
 }
 
@@ -381,6 +381,32 @@ static void next_process(bool is_killed)
 static void kill_process(void)
 {
     next_process(true);
+}
+
+/* Another process has had the people for a while, and what this one was writing was refused. */
+static void lose_people(void)
+{
+    struct error why;
+    bool was_there[N_PEERS];
+
+    for (size_t i = 0; i < N_PEERS; i++)
+        was_there[i] = peers[i].user != NULL;
+    (void)error_set(&why, STATUS_UNAVAILABLE, "another parleyd has this now: ask again");
+    service_leave(&service, &why);
+    for (size_t i = 0; i < N_PEERS; i++)
+        ck_assert(peers[i].user == NULL && has_ended[i] == was_there[i]);
+    ck_assert_uint_eq(service.n_users.held + service.bytes.held + service.n_waiting, 0);
+    ck_assert_uint_eq(service.n_tasks + n_agents + service.keeping->queue_bytes, 0);
+    ck_assert_int_eq(service_peer_said(&peers[0], NULL, "hi", NULL, &why), STATUS_UNAVAILABLE);
+    while (service.keeping->restore != NULL)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    store.is_full = false;
+    for (size_t i = 0; i < N_PEERS; i++) {
+        has_ended[i] = false;
+        if (was_there[i] && i >= 4)
+            come_back(i);
+    }
+    settle();
 }
 
 /* The process stops in order, and tells so those who are there. */
@@ -1196,6 +1222,33 @@ START_TEST(test_untaken)
 }
 END_TEST
 
+/* Where another process had them, people come back to what was durable; nothing else happens to
+ * their tasks. */
+START_TEST(test_lost)
+{
+    struct error err;
+
+    begin_plan_kept(PAIR, true);
+    play("E> hi\nE< " PAIR_MENU "E> pair\nE< Who?\nA> hi\nA< " PAIR_MENU);
+    settle();
+    store.is_full = true;
+    ck_assert_int_eq(service_peer_said(&peers[4], NULL, "Eve", NULL, &err), STATUS_OK);
+    ck_assert_uint_gt(service.keeping->n_writing, 0);
+    lose_people();
+    play("A=gone\nE=onboarding\nE> Eva\nE< Age?\nE> 9\nE=waiting\n#\nE=waiting\n");
+    ck_assert_str_eq(service_user_answer(peers[4].user, "name"), "Eva");
+    end_plan();
+    begin_plan_kept(OWN "tasks:\n  bot: {task_world: chat, model: m}\n", true);
+    play("E> hi\nE< Welcome. Choose what to do. [bot]\nE> bot\nE> one\n");
+    settle();
+    n_left = 0;
+    lose_people();
+    ck_assert_uint_eq(n_left, 1);
+    play("E=task\n*\nE< re: one\nE> two\n*\nE< re: two\n");
+    end_plan();
+}
+END_TEST
+
 /* The wall clock goes on while there is no process: a notice, a time-out, a silent task. The grace
  * of people begins anew. */
 START_TEST(test_deadlines_go_on)
@@ -1598,6 +1651,6 @@ END_TEST
 SUITE_MAIN("server/service/service", test_overworld_demo, test_chatbot, test_defects,
            test_no_workers, test_own_worlds, test_left_out, test_listener, test_busy,
            test_backup_before, test_ready, test_full, test_payloads, test_bounds, test_not_durable,
-           test_untaken, test_deadlines_go_on, test_left_meanwhile, test_full_disk, test_stop,
-           test_plan_changed, test_kept_bytes, test_script, test_script_wrong, test_places,
-           test_places_kept, test_unread, test_damaged, test_no_memory)
+           test_untaken, test_lost, test_deadlines_go_on, test_left_meanwhile, test_full_disk,
+           test_stop, test_plan_changed, test_kept_bytes, test_script, test_script_wrong,
+           test_places, test_places_kept, test_unread, test_damaged, test_no_memory)
