@@ -566,7 +566,8 @@ def sweep(server, name, row, stride=1):
         at += stride * children.STRIDE
 
 
-# Calls of each kind that gRPC has. Ctrl-C is a signal here; it comes right after gRPC has taken a lock, where what is raised would leave it taken.
+# Calls of each kind that gRPC has. Ctrl-C is a signal here, every other time an alarm whose handler raises; it comes right after gRPC has taken a
+# lock, where what is raised would leave it taken.
 LOCKS = ["OrderedStore.push", "Replay.insert", "Replay.sample", "Replay.batches", "Conversation.ask", "Conversation.turn", "RemoteOptimizer.step", "Act.act", "gym.train"]
 
 
@@ -585,16 +586,20 @@ def sweep_locks(server):
     """Each lock of gRPC's that a method takes; a lock that stays taken makes the check wait for ever."""
     global POINTS
     points, POINTS = POINTS, Locks()
-    said = {"is_here": POINTS.is_here, "raise_signal": signal.raise_signal}
+    said = {"is_here": POINTS.is_here, "raise_signal": signal.raise_signal, "which": lambda: signal.SIGINT if POINTS.at % 2 else signal.SIGALRM}
     # where Python's own would be, for the channel looks at the place
-    exec(compile("def enter(self):\n    taken = self._lock.__enter__()\n    if is_here():\n        raise_signal(2)\n    return taken", threading.__file__, "exec"), said)
+    exec(compile("def enter(self):\n    taken = self._lock.__enter__()\n    if is_here():\n        raise_signal(which())\n    return taken", threading.__file__, "exec"), said)
     entered, threading.Condition.__enter__ = threading.Condition.__enter__, said["enter"]
+    handlers = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGALRM)}
     try:
         for name in LOCKS:
             print(f"{name}: {sweep(server, name, TABLE[name], 3)} locks", flush=True)
+        assert {signal.getsignal(number) for number in handlers} == {signal.default_int_handler}, "a handler is not back"
     finally:
         threading.Condition.__enter__ = entered
         POINTS = points
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def main():

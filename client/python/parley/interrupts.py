@@ -1,8 +1,8 @@
-"""A channel of gRPC whose calls Ctrl-C may interrupt at any place.
+"""A channel of gRPC whose calls Ctrl-C may interrupt at any place, as may other signals whose handlers raise.
 
 Python raises KeyboardInterrupt in the main thread between any two instructions, thus also where gRPC has just taken one of its locks and not
 yet begun the block that gives it back. The lock then stays taken, and the next call on the channel waits for ever. So while the main
-thread is in gRPC's code, the handler of SIGINT that is installed runs as always, but what it raises waits: until gRPC has returned, which
+thread is in gRPC's code, the handler that is installed for a signal runs as always, but what it raises waits: until gRPC has returned, which
 a call that is cancelled at once does soon, or until no lock is taken. A handler that raises nothing changes nothing.
 
 A process that is forked has a copy of the channel without its threads: there calls would wait for ever, or mix with those of the process that
@@ -28,6 +28,7 @@ T = TypeVar("T")
 # Without their conversion to enums, which takes longer than all else here.
 _get, _set = getattr(signal.getsignal, "__wrapped__", signal.getsignal), getattr(signal.signal, "__wrapped__", signal.signal)
 AGAIN_AFTER = 0.002  # seconds until a place without a lock is looked for again
+SIGNALS = tuple(map(int, (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)))
 
 
 class _Helper:
@@ -58,17 +59,21 @@ def _is_main() -> bool:
 
 
 class _Shield:
-    """The handler of SIGINT while the main thread is in gRPC's code."""
+    """The handler of signals while the main thread is in gRPC's code."""
 
-    def __init__(self, before: Callable[..., Any], end: Callable[[], Any] | None, wherever: bool) -> None:
+    def __init__(self, before: dict[int, Callable[..., Any]], end: Callable[[], Any] | None, wherever: bool) -> None:
         self._before, self._end, self._wherever = before, end, wherever
         self.raised: BaseException | None = None
         self._lock, self._is_over = threading.Lock(), False
+        self.is_left = False  # what the handler of another signal raised may have kept this one in its place
 
     def __call__(self, number: int, frame: Any) -> None:
+        if self.is_left:
+            self._before[number](number, frame)
+            return
         if self.raised is None:
             try:
-                self._before(number, frame)
+                self._before[number](number, frame)
                 return
             except BaseException as e:
                 self.raised = e
@@ -78,39 +83,54 @@ class _Shield:
         elif frame is not None and frame.f_code.co_filename not in (threading.__file__, __file__):
             raise self.raised  # gRPC takes its locks by threading's functions: in this frame none is being taken or given back
         else:
-            _HELPER.do(self._again)
+            _HELPER.do(functools.partial(self._again, number))
 
-    def _again(self) -> None:
+    def _again(self, number: int) -> None:
         """Has the handler called once more."""
         time.sleep(AGAIN_AFTER)
         with self._lock:
             if not self._is_over:
-                _thread.interrupt_main(signal.SIGINT)
+                _thread.interrupt_main(signal.Signals(number))
+
+    def open(self) -> None:
+        for number in self._before:
+            _set(number, self)
 
     def close(self) -> None:
         with self._lock:
             self._is_over = True
-        _set(signal.SIGINT, self._before)  # calls the handler before, if it is due
+        for number, before in self._before.items():
+            _set(number, before)  # calls the handler before, if it is due
+
+
+def _handler_of(number: int) -> Any:
+    found = _get(number)
+    while isinstance(found, _Shield) and found.is_left:
+        found = found._before[number]
+    return found
 
 
 def shielded(does: Callable[..., T], *args: Any, end: Callable[[], Any] | None = None, undo: Callable[[T], Any] | None = None,
              wherever: bool = True, **more: Any) -> T:
-    """Calls a function of gRPC. What a handler of SIGINT raises meanwhile is raised when the function has returned; `end`, which another
+    """Calls a function of gRPC. What a handler of a signal raises meanwhile is raised when the function has returned; `end`, which another
     thread calls then, makes it return early, and `undo` gets what it returned, which the caller does not. wherever: false for a blocking
     unary call, which nothing ends: there it is raised as soon as no lock is taken."""
-    before = _get(signal.SIGINT) if _is_main() else None
-    if not callable(before):
+    before = {number: handler for number in SIGNALS if callable(handler := _handler_of(number))} if _is_main() else {}
+    if not before:
         return does(*args, **more)
     _HELPER.begin()
     shield = _Shield(before, end, wherever)
     try:
-        _set(signal.SIGINT, shield)
+        shield.open()
         done = does(*args, **more)
         if shield.raised is not None and undo is not None:
             undo(done)
         return done
     finally:
-        shield.close()
+        try:
+            shield.close()
+        finally:
+            shield.is_left = True
         if shield.raised is not None:
             raise shield.raised
 
