@@ -1,4 +1,6 @@
-"""The wheel's messages are made from proto/ when it is built; they are not in the tree."""
+"""The wheel's messages are made from proto/ when it is built; they are not in the tree. They refuse a protobuf that is older than what made
+them, and are promised to work with the next major one: the wheel asks for these."""
+import importlib.metadata
 import pathlib
 import re
 
@@ -21,6 +23,9 @@ class BuildWithMessages(build_py):
         (pathlib.Path(self.build_lib) / "parley/v1/__init__.py").touch()
 
 
+made_with = re.search(r"^protobuf\b.*>=(\d+)([.\d]*)", "\n".join(importlib.metadata.requires("grpcio-tools") or ()), re.MULTILINE)
+assert made_with, "grpcio-tools names no protobuf"
 version = re.search(r"^  version: '(.*)',$", (ROOT / "meson.build").read_text(), re.MULTILINE)
 assert version, "meson.build says no version"
-setup(version=version[1], cmdclass={"build_py": BuildWithMessages})
+setup(version=version[1], cmdclass={"build_py": BuildWithMessages},
+      install_requires=["grpcio>=1.60", f"protobuf>={made_with[1]}{made_with[2]},<{int(made_with[1]) + 2}"])

@@ -5,6 +5,7 @@ usage: test_python.py PARLEYD WRITE_TINY_MODEL WRITE_POLICY EXAMPLE      (run by
 import asyncio
 import contextlib
 import hashlib
+import importlib.metadata
 import io
 import json
 import os
@@ -698,8 +699,19 @@ def test_names():
             try:
                 call()
                 raise AssertionError(f"it was taken: {words}")
-            except TypeError as e:
+            except (TypeError, ValueError) as e:
                 assert words in str(e), e
+    assert parley.wire.turn_request("c", 1, "x", {}, deadline=0.0001).deadline_ms == 1, "a short time is not none"
+
+
+def test_the_wheel():
+    """The wheel asks for a protobuf that its messages take: by its own rule, none that is older than what made them."""
+    package = os.environ["PARLEY_PACKAGE"]
+    with open(os.path.join(package, "parley/v1/act_pb2.py"), encoding="utf-8") as f:
+        made_with = re.search(r"^# Protobuf Python Version: (\S+)$", f.read(), re.MULTILINE)[1]
+    found, = importlib.metadata.distributions(name="parleyd", path=[package])
+    asked = [words for words in found.requires if words.startswith("protobuf")]
+    assert len(asked) == 1 and f">={made_with}" in asked[0] and f"<{int(made_with.split('.')[0]) + 2}" in asked[0], (asked, made_with)
 
 
 def test_misuse():
@@ -768,7 +780,7 @@ def test_the_page():
 
 
 TESTS = [test_a_conversation, test_a_cursor, test_asyncio, test_a_restart, test_several_addresses, test_keys_and_tls, test_batches_of_an_agent,
-         test_batch_act_and_states, test_environments, test_asyncio_environments, test_faults, test_names, test_misuse, test_the_page]
+         test_batch_act_and_states, test_environments, test_asyncio_environments, test_faults, test_names, test_the_wheel, test_misuse, test_the_page]
 
 
 def main():
