@@ -286,6 +286,10 @@ def test_types(server):
                         refused(lambda: writer.append(plain | {kind: value}), "INVALID_ARGUMENT", kind)
         for field, bad in [("steps", {"i4": 1}), ("steps", plain | {"more": 1}), ("wide", plain | {"wide": np.zeros(3, np.float32)}), ("wide", plain | {"wide": 1.0})]:
             refused(lambda: writer.append(bad), "INVALID_ARGUMENT", field)
+    batch = replay.sample(1)
+    for kind in kinds:  # a batch's arrays are its own: memory of one byte would be that of all such bytes in Python
+        batch[kind][...] = not batch[kind][0]
+        assert batch[kind].flags.writeable and batch[kind].base is None
     image = parley.Replay(server, "image", {"image": ("u1", (2, 2))})
     assert "float32" in refused(lambda: image.insert({"image": np.full((2, 2), 0.5, np.float32)}), "INVALID_ARGUMENT", "image")
     for kind in ("f2", ml_dtypes.bfloat16, "c8", "U3", "no type"):

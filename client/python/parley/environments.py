@@ -176,7 +176,7 @@ class Host:
             numbers = np.frombuffer(order.action.data, "<f4").reshape((-1, self.n_numbers))
             return lambda i: self.instances[order.environment[i]].step(spaces.unflatten(self.action_space, numbers[i]))
         else:
-            actions = np.frombuffer(order.action.data, "<f4").reshape((-1, *self.action_space.shape))
+            actions = np.frombuffer(order.action.data, "<f4").reshape((-1, *self.action_space.shape)).copy()  # its own, to write to
         return lambda i: self.instances[order.environment[i]].step(actions[i])
 
     def numbers_of(self, observation: Any) -> Any:

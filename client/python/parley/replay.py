@@ -76,7 +76,8 @@ class Batch:
 
 
 def array_of(tensor: tensor_pb2.Tensor) -> Array:
-    found: Array = np.frombuffer(tensor.data, TYPES[tensor.dtype]).reshape(tuple(tensor.shape))
+    # A copy, which may be written to. Memory of bytes may not: torch would do so all the same, and Python shares those of length 1.
+    found: Array = np.frombuffer(tensor.data, TYPES[tensor.dtype]).reshape(tuple(tensor.shape)).copy()
     return found
 
 
