@@ -147,6 +147,8 @@ def test_exceptions(pool):
         raise Local("unlike others")
     e = raised(RemoteError, lambda: pool.apply(odd))
     assert e.message == "unlike others" and "Local" in e.kind and "in odd" in e.trace
+    back = pickle.loads(pickle.dumps(e))
+    assert type(back) is RemoteError and str(back) == str(e) and back.trace == e.trace, "as from a process of processes"
     assert raised(SystemExit, lambda: pool.apply(sys.exit, (3,))).code == 3, "that is the task's end, not the worker's"
     said = []
     pool.apply_async(half, (5,), error_callback=said.append).wait()
@@ -308,6 +310,8 @@ def test_lost_workers(pool, address):
             assert pool.apply(half, (8,)) == 4
             e = raised(WorkerLost, lambda: pool.apply(os._exit, (7,)))
             assert e.signal == 0 and e.exit_code == 7
+            back = pickle.loads(pickle.dumps(e))
+            assert type(back) is WorkerLost and back.exit_code == 7 and str(back) == str(e)
         assert "last words" in stderr.getvalue()
     with Pool(1, address=address, retries=1) as pool, contextlib.redirect_stderr(io.StringIO()), children_folder() as folder:
         assert pool.apply(die, (os.path.join(folder, "two"), 1)) == 2, "lost once, then done"

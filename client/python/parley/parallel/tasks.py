@@ -27,6 +27,9 @@ class RemoteError(Exception):
         super().__init__(f"{kind}: {message}")
         self.kind, self.message, self.trace = kind, message, trace
 
+    def __reduce__(self) -> Any:
+        return RemoteError, (self.kind, self.message, self.trace)
+
 
 RpcException = RemoteError  # Machin's name
 
@@ -49,6 +52,9 @@ class WorkerLost(Error):
     def __init__(self, message: str, signal: int, exit_code: int, stderr_tail: str) -> None:
         super().__init__("ABORTED", message, "WORKER_LOST")
         self.signal, self.exit_code, self.stderr_tail = signal, exit_code, stderr_tail
+
+    def __reduce__(self) -> Any:
+        return WorkerLost, (self.message, self.signal, self.exit_code, self.stderr_tail)
 
     def __str__(self) -> str:
         said = f"; it wrote last:\n{self.stderr_tail}" if self.stderr_tail else ""
