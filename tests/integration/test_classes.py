@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import pkgutil
+import signal
 import sys
 import tempfile
 import threading
@@ -138,6 +139,31 @@ def test_samples():
             assert [f.turns for f in forks] == [0, 0] and n_open() == 3
             language.close(forks)
         assert n_open() == 0
+        serve(Endless, server.links[0].address)
+        until("it is attached", lambda: "endless" in [m.name for m in parley.Models(server).list()])
+        try:
+            language.samples(server, "go on", 2, model="endless", logprobs=0)
+            raise AssertionError("it was not interrupted")
+        except KeyboardInterrupt:  # without waiting for the replies
+            assert n_open() == 0
+        finally:
+            Endless.gate.set()
+
+
+@parley.agent("endless")
+class Endless:
+    """Presses Ctrl-C, and says nothing."""
+
+    gate = threading.Event()
+
+    def observe(self, messages):
+        pass
+
+    def act(self):
+        if not Endless.gate.is_set():
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        Endless.gate.wait()
+        return "at last"
 
 
 def network(path):

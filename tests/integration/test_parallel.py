@@ -326,6 +326,17 @@ def test_interrupted_workers(address):
         assert pool.apply(os.getpid) == pid
         raised(KeyboardInterrupt, lambda: pool.apply(lambda: (os.kill(os.getpid(), signal.SIGINT), time.sleep(children.PATIENCE))))
         assert pool.apply(os.getpid) == pid
+    def interrupt(parent, path):
+        with open(path, "w") as f:
+            f.write(str(os.getpid()))
+        os.kill(parent, signal.SIGINT)
+        time.sleep(children.PATIENCE)
+
+    with children_folder() as folder:
+        path = os.path.join(folder, "pid")
+        raised(KeyboardInterrupt, lambda: Pool(1, interrupt, (os.getpid(), path), address=address))
+        with open(path) as f:
+            raised(ProcessLookupError, lambda: os.kill(int(f.read()), 0))
     with Pool(1, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN), address=address) as pool:
         assert pool.apply(lambda: os.kill(os.getpid(), signal.SIGINT)) is None, "the initializer said so"
 

@@ -103,13 +103,16 @@ def samples(source: Conversation | Server, said: Said, n: int, *, model: str = "
     seed = sampling.pop("seed", secrets.randbits(64))  # a fork has the seed of its conversation, and would say the same
     chat = source if isinstance(source, Conversation) else source.open(model, system)
     forks: list[Conversation] = []
+    pool = concurrent.futures.ThreadPoolExecutor(min(n, AT_ONCE))
     try:
         forks = fork(chat, n)
 
         def ask(i: int) -> Reply:
             return forks[i].ask(said, logprobs=logprobs, **{**sampling, "seed": (seed + i) % (1 << 64)})
 
-        with concurrent.futures.ThreadPoolExecutor(min(n, AT_ONCE)) as pool:
-            return list(pool.map(ask, range(n)))
+        return list(pool.map(ask, range(n)))
     finally:
-        close(forks if chat is source else [*forks, chat])
+        try:
+            close(forks if chat is source else [*forks, chat])
+        finally:
+            pool.shutdown()  # the replies that were under way have ended with their conversations

@@ -204,11 +204,14 @@ class Pool:
         self._supervisors = [threading.Thread(target=self._supervise, args=(i,), daemon=True) for i in range(self._n)]
         for s in self._supervisors:
             s.start()
-        with self._lock:
-            self._lock.wait_for(lambda: self._n_ready == self._n or self._failed)
-        if self._failed:
+        try:
+            with self._lock:
+                self._lock.wait_for(lambda: self._n_ready == self._n or self._failed)
+            if self._failed:
+                raise self._not_started()
+        except BaseException:  # interrupted, too: nobody else would end the workers
             self.terminate()
-            raise self._not_started()
+            raise
 
     def _not_started(self) -> RuntimeError:
         return RuntimeError(f"the pool's workers cannot start: {self._failed}")
