@@ -10,6 +10,7 @@ import doctest
 import io
 import json
 import os
+import pickle
 import struct
 import sys
 import tempfile
@@ -18,6 +19,7 @@ sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/examples/algorithms"))
 import numpy as np  # noqa: E402
 import parley  # noqa: E402
+import parley.optim  # noqa: E402
 import parley.policies  # noqa: E402
 import parley.stack  # noqa: E402
 import torch  # noqa: E402
@@ -528,6 +530,19 @@ def refused(does):
     raise AssertionError("it was not refused")
 
 
+def test_types():
+    """The parameters of a policy's module are floats of any type; a remote optimiser is not copied without what it needs."""
+    for kind in torch.bfloat16, torch.float64:
+        module = torch.nn.Linear(3, 2)
+        expected = module(torch.ones(4, 3)).detach().numpy()
+        policy = parley.Policy("any", module.to(kind), observations=3, action_numbers=2, head="action")
+        assert np.allclose(policy.compute(np.ones((4, 3), "f4"), [])[0]["action"], expected, atol=0.02), kind
+    with Daemon(PARLEYD) as daemon, parley.connect(daemon.address) as server:
+        remote = parley.optim.RemoteOptimizer(torch.nn.Linear(3, 2).parameters(), server, "net")
+        for copied in copy.deepcopy, copy.copy, pickle.dumps:
+            assert "neither pickled nor copied" in refused(lambda copied=copied: copied(remote))
+
+
 def test_shared_tensors():
     """By reference torch's tensors are the same memory, or are refused by name."""
     for shape in (1000, 10), (), (0,):
@@ -557,7 +572,7 @@ def test_shared_tensors():
 
 
 TESTS = [test_ddpg_and_td3, test_sac, test_maddpg, test_rainbow, test_noise, test_stack, test_learning, test_spread, test_recurrent, test_daemon,
-         test_shared_tensors]
+         test_types, test_shared_tensors]
 
 
 def main():

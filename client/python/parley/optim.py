@@ -420,3 +420,6 @@ class RemoteOptimizer:
     def close(self) -> None:
         """Ends the stream; the next step opens a new one."""
         self._updates.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a RemoteOptimizer can be neither pickled nor copied: make one, with a name of its own (client=), where it is to be used")

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parley import exact
 from parley.tidings import told
 from parley.v1 import agents_pb2, error_pb2, tensor_pb2
 
@@ -228,7 +229,10 @@ class Policy:
         with torch.no_grad():
             parameter = next(module.parameters(), None)
             tensors = [torch.from_numpy(a) for a in rows]
-            return module(*(t if parameter is None else t.to(parameter.device) for t in tensors))
+            if parameter is not None:
+                floats = parameter.dtype if parameter.is_floating_point() else None
+                tensors = [t.to(parameter.device, floats if t.is_floating_point() else None) for t in tensors]
+            return module(*tensors)
 
     def _actions(self, given: Array, n: int) -> Array:
         if self.action_numbers:
@@ -263,7 +267,7 @@ class Policy:
 
 
 def as_array(value: Any) -> Array:
-    return np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
+    return exact.array("what the module returns", value)
 
 
 def checked(what: str, numbers: Array, shape: tuple[int, ...]) -> Array:
