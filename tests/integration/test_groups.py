@@ -3,6 +3,7 @@
 Machin's vectors and examples.
 
 usage: test_groups.py PARLEYD PARLEY      (run by the interpreter that has grpcio, numpy and cloudpickle; see venv.sh)"""
+import asyncio
 import contextlib
 import io
 import os
@@ -329,6 +330,20 @@ def test_futures(address, direct=True):
         t.join(PATIENCE)
     assert results == ["done"], results
     groups.BUSY_S, groups.MAX_KEPT = 5.0, few
+
+
+def test_awaited(_):
+    """A result that comes when whoever awaited it has gone, and the loop with them, is no error in the thread that sets it."""
+    async def waits(future):
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(future, 0.01)
+            raise AssertionError("it came")
+
+    future, heard = parley.Future(), io.StringIO()
+    asyncio.run(waits(future))
+    with contextlib.redirect_stderr(heard):
+        future.set_result(1)
+    assert (future.value(), heard.getvalue()) == (1, "")
 
 
 def test_unwanted(address):
@@ -960,7 +975,7 @@ def timed(test, *args):
 
 def main():
     with Daemon(PARLEYD) as daemon:
-        for test in test_direct, test_services, test_calls, test_futures, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_stopped, test_strangers, test_silent_daemon, test_broken_road, test_names, test_assigner, test_examples:
+        for test in test_direct, test_services, test_calls, test_futures, test_awaited, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_stopped, test_strangers, test_silent_daemon, test_broken_road, test_names, test_assigner, test_examples:
             timed(test, daemon.address)
         for test in test_calls, test_futures, test_collectives, test_messages, test_leaving:
             timed(test, daemon.address, False)

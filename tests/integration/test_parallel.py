@@ -433,6 +433,7 @@ def test_by_reference(address):
         view[...] = np.arange(view.size).reshape(view.shape)
         assert (back == view).all() and len(dumps(view, copy_tensor=False)) < 1000
     assert "share()" in str(raised(ValueError, lambda: dumps(np.zeros((1000, 10))[:, ::2], copy_tensor=False))), "it was copied without a word"
+    assert "mask" in str(raised(TypeError, lambda: share(np.ma.masked_array([1, 2], [True, False]))))
     with Pool(2, is_copy_tensor=False, share_method="cpu", address=address) as pool:
         back = pool.apply(fill, (here, 3.0))
         assert (here == 3).all() and np.shares_memory(back, here)

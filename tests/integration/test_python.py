@@ -695,6 +695,8 @@ def test_names():
             (lambda: parley.teacher(print), '@parley.teacher("NAME")'),
             (lambda: parley.world(print), '@parley.world("NAME")'),
             (lambda: parley.environment(Speller), '@parley.environment("NAME")'),
+            (lambda: server.open("echo", ttl=-1), "ttl is -1 s, it must be from 0 to"),
+            (lambda: chat.ask("x", deadline=float("inf")), "deadline is inf s, it must be from 0 to"),
         ):
             try:
                 call()

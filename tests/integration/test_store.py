@@ -76,7 +76,7 @@ def values(store):
             raise AssertionError("an array came to be of another type")
     refusals = [("value", (1, 2)), ("value['a'][1]", {"a": [1, (2,)]}), ("value", {1: 2}), ("value['x']", {"x": float("nan")}), ("value", {1, 2}),
                 ("value['w']", {"w": np.float32(1), "n": 1}), ("value['w']", {"w": np.ones(1), "n": 1}), ("value", np.array([None])),
-                ("value", np.ma.masked_array([1, 2], [True, False])), ("value", children), ("value[0]", [b"bytes"])]
+                ("value", np.ma.masked_array([1, 2], [True, False])), ("value", children), ("value[0]", [b"bytes"]), ("value", {"a\0b": np.ones(1)})]
     for field, value in refusals:
         refused(lambda: store.push("converted", value, 1), "INVALID_ARGUMENT", field)
     assert store.pull("converted") is None

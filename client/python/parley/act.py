@@ -27,7 +27,7 @@ from parley.client import Server, connect
 from parley.exact import exact, finite
 from parley.v1 import act_pb2 as pb
 from parley.v1 import error_pb2, models_pb2, tensor_pb2
-from parley.wire import Error
+from parley.wire import Error, milliseconds
 
 Array = npt.NDArray[Any]
 DTYPES = {tensor_pb2.DTYPE_F32: "<f4", tensor_pb2.DTYPE_F64: "<f8", tensor_pb2.DTYPE_I32: "<i4", tensor_pb2.DTYPE_I64: "<i8",
@@ -102,7 +102,7 @@ class Act:
         if mode not in kinds:
             raise ValueError(f"mode is {mode!r}, it must be one of {', '.join(kinds)}")
         for name in dict.fromkeys(self.models):
-            request = pb.ActConfigureRequest(model=name, mode=kinds[mode], n=n, timeout_ms=round(1000 * timeout), min=min, max=max,
+            request = pb.ActConfigureRequest(model=name, mode=kinds[mode], n=n, timeout_ms=milliseconds(timeout), min=min, max=max,
                                              on_miss=pb.ACT_ON_MISS_PARTIAL if partial else pb.ACT_ON_MISS_ABORT, delay_us=round(1e6 * delay))
             self.link.call("Act/Configure", request, pb.ActConfigureResponse)
 

@@ -70,7 +70,7 @@ class Server:
 
     async def open(self, model: str = "", system: str = "", *, metadata: Mapping[str, str] | None = None, ttl: float = 0, request_id: str = "",
                    **sampling: Any) -> Conversation:
-        request = pb.ConversationsOpenRequest(model=model, system=system, ttl_ms=round(1000 * ttl), metadata=metadata or {},
+        request = pb.ConversationsOpenRequest(model=model, system=system, ttl_ms=wire.milliseconds(ttl, "ttl", wire.MAX_LONG_MS), metadata=metadata or {},
                                               request_id=request_id or uuid.uuid4().hex)
         if sampling:
             request.sampling.CopyFrom(wire.sampling_of(sampling, "a conversation", wire.OPEN_OPTIONS))

@@ -30,7 +30,7 @@ class Server:
              **sampling: Any) -> Conversation:
         """Opens a conversation. The sampling options, such as temperature=0 or max_tokens=50, apply to all its turns. A program that gives
         the same request_id when it is run again gets the same conversation, and its turns again from the first one, without computing."""
-        request = pb.ConversationsOpenRequest(model=model, system=system, ttl_ms=round(1000 * ttl), metadata=metadata or {},
+        request = pb.ConversationsOpenRequest(model=model, system=system, ttl_ms=wire.milliseconds(ttl, "ttl", wire.MAX_LONG_MS), metadata=metadata or {},
                                               request_id=request_id or uuid.uuid4().hex)
         if sampling:
             request.sampling.CopyFrom(wire.sampling_of(sampling, "a conversation", wire.OPEN_OPTIONS))

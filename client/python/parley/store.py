@@ -62,6 +62,8 @@ def encode(value: Any) -> tuple[str, bytes]:
             for name, array in value.items():
                 if not isinstance(name, str):
                     raise Invalid("value", f"has an array with the name {name!r}, names must be texts")
+                if "\0" in name:
+                    raise Invalid("value", f"has an array with the name {name!r}, whose end behind the NUL would be lost")
                 with archive.open(name + ".npy", "w", force_zip64=True) as f:
                     _save(f, name, array)
         return ARRAYS, out.getvalue()
@@ -173,11 +175,14 @@ class OrderedStore:
     def watch(self, key: str) -> Iterator[int]:
         """Yields the number of the newest version, then the number of each new version."""
         link = self._link(key)
+        stream = link.stream("Store/Watch", pb.StoreWatchRequest(key=key), pb.StoreVersion)
         try:
-            for version in link.stream("Store/Watch", pb.StoreWatchRequest(key=key), pb.StoreVersion):
+            for version in stream:
                 yield version.version
         except grpc.RpcError as e:
             raise link.error_of(e) from None
+        finally:
+            stream.cancel()
 
     def versions(self, key: str) -> list[int]:
         """Returns the numbers of the versions that are kept, the newest first."""

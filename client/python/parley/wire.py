@@ -94,13 +94,13 @@ def addresses_of(addresses: str | Sequence[str]) -> list[str]:
     return found
 
 
-MAX_MS = 0xffffffff
+MAX_MS, MAX_LONG_MS = 0xffffffff, 1 << 53  # of a field of 32 bits, and of one of 64
 
 
-def milliseconds(seconds: float, what: str = "timeout") -> int:
+def milliseconds(seconds: float, what: str = "timeout", most_ms: int = MAX_MS) -> int:
     """As the wire has them: 0 is none, which a short time must not become."""
-    if not 0 <= seconds <= MAX_MS // 1000:
-        raise Invalid(what, f"is {seconds} s, it must be from 0 to {MAX_MS // 1000}")
+    if not 0 <= seconds <= most_ms // 1000:
+        raise Invalid(what, f"is {seconds} s, it must be from 0 to {most_ms // 1000}")
     return max(round(1000 * seconds), int(seconds > 0))
 
 
@@ -306,7 +306,7 @@ Said = str | Iterable[Mapping[str, Any]]
 def turn_request(conversation: str, number: int, said: Said, sampling: Mapping[str, Any], observe_only: bool = False,
                  deadline: float = 0) -> conversations_pb2.TurnRequest:
     request = conversations_pb2.TurnRequest(conversation=conversation, turn=number, observe_only=observe_only,
-                                            deadline_ms=round(1000 * deadline))
+                                            deadline_ms=milliseconds(deadline, "deadline", MAX_LONG_MS))
     if isinstance(said, str):
         request.text = said
     else:

@@ -11,6 +11,7 @@ then no thread waits for it, and the caller gets its result when it is there.
 The names are those of torch.futures."""
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
 import threading
@@ -107,7 +108,8 @@ class Future(AsyncResult):
         come = loop.create_future()
 
         def tell(_: Future) -> None:
-            loop.call_soon_threadsafe(lambda: None if come.done() else come.set_result(None))
+            with contextlib.suppress(RuntimeError):  # the loop is closed: whoever waited has been cancelled
+                loop.call_soon_threadsafe(lambda: None if come.done() else come.set_result(None))
 
         self.add_done_callback(tell)
         yield from come

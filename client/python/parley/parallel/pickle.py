@@ -84,6 +84,8 @@ def share(array: Any) -> Any:
 
     if hasattr(array, "detach"):
         return _share_tensor(array)
+    if isinstance(array, numpy.ma.MaskedArray):
+        raise TypeError("the mask of a masked array would be lost in shared memory: pass array.filled(…)")
     flat = numpy.ascontiguousarray(array)
     if flat.size == 0 or _find(flat.reshape(-1).view(numpy.uint8).data) is not None:
         return array
