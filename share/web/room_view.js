@@ -124,7 +124,8 @@ export class RoomView {
 
   /** What agents are saying. A speaker's node stays the same, so that its button keeps the focus and a click that has begun. */
   #drawSpeaking() {
-    const { room } = this;
+    const { room, speaking } = this;
+    const isAtEnd = speaking.scrollTop + speaking.clientHeight > speaking.scrollHeight - 40;
     for (const [id, { node }] of this.#speakers) {
       if (room.pieces.has(id)) continue;
       node.remove();
@@ -138,11 +139,12 @@ export class RoomView {
           button('stop', 'Stop', () => this.room?.stop()));
         one = { node, name, words };
         this.#speakers.set(id, one);
-        this.speaking.append(node);
+        speaking.append(node);
       }
       one.name.textContent = room.members.get(id)?.name ?? '';
       one.words.data = text;
     }
+    if (isAtEnd) speaking.scrollTop = speaking.scrollHeight;
   }
 
   /** What else is not in the log yet: words under way, who types. */

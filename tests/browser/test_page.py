@@ -444,7 +444,7 @@ def check_key(parleyd, browser, folder):
 
 SAID = "[...document.querySelectorAll('.room-view [role=log] .said')].map((e) => e.querySelector('b').innerText + ': ' + e.querySelector('.said-text').innerText)"
 EVENTS = "[...document.querySelectorAll('.room-event')].map((e) => e.innerText)"
-STATE = "document.querySelector('.room-state').innerText"
+STATE = "(document.querySelector('.room-state').checkVisibility() ? document.querySelector('.room-state').innerText : 'hidden')"
 
 
 def check_room(ready):
@@ -537,6 +537,13 @@ def check_room(ready):
         told({{piece: {{participant: 'a', offset: '3', text: ' two'}}}})""")
     ann.until("document.querySelector('.room-coming .said-text').innerText === 'one two'")
     assert ann.js(f"{button} === first && document.activeElement === first")
+    # Its newest words are in view, until one scrolls back.
+    ann.js("told({piece: {participant: 'a', offset: '7', text: '\\nand on'.repeat(100)}})")
+    coming = "document.querySelector('.room-coming')"
+    ann.until(f"{coming}.scrollTop > 1000 && {coming}.scrollTop + {coming}.clientHeight >= {coming}.scrollHeight - 1")
+    ann.js(f"{coming}.scrollTop = 500; told({{piece: {{participant: 'a', offset: '707', text: ' three'}}}})")
+    ann.until("document.querySelector('.room-coming .said-text').innerText.endsWith('three')")
+    assert ann.js(f"{coming}.scrollTop") == 500
     ann.js("told({entry: {seq: 1, kind: 'ROOM_ENTRY_KIND_LEFT', name: 'Echo', participant: 'a', text: 'dismissed', unixMs: '1'}})")
     ann.until(f"{button} === null && {EVENTS}.at(-1) === 'Echo dismissed'")
     # A token that is nothing any more: the person is another one, and so may be the room, whose log is read from its beginning.
