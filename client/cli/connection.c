@@ -157,7 +157,7 @@ static struct parley_channel *open_channel(const struct connection_options *opti
  * a longer wait cannot change ends it at once. */
 static enum parley_status wait_ready(struct parley_channel *channel,
                                      const struct connection_options *options, uint64_t wait_ms,
-                                     struct parley_error *err)
+                                     uint64_t *ret_waited_ms, struct parley_error *err)
 {
     uint64_t start_ms = env_now_ms(&env_real), waited_ms = 0;
     enum parley_status rc;
@@ -173,6 +173,7 @@ static enum parley_status wait_ready(struct parley_channel *channel,
             console_progress("waiting: %s …", err->text);
     } while (rc == PARLEY_DEADLINE_EXCEEDED && waited_ms < wait_ms && interrupt_sleep(0));
     console_clear();
+    *ret_waited_ms = waited_ms;
     return rc;
 }
 
@@ -182,7 +183,7 @@ uint32_t connection_patience_ms(const struct connection_options *options)
 }
 
 static void complain_of_wait(const struct parley_error *err,
-                             const struct connection_options *options, uint32_t wait_ms)
+                             const struct connection_options *options, uint64_t waited_ms)
 {
     char hint[HINT_SIZE];
 
@@ -192,7 +193,7 @@ static void complain_of_wait(const struct parley_error *err,
     }
     server_hint(hint, sizeof(hint), options->server);
     console_error("%s (waited %.1f s; %s%s--server names another)", err->text,
-                  (double)wait_ms / 1e3, hint, *hint == '\0' ? "" : ", ");
+                  (double)waited_ms / 1e3, hint, *hint == '\0' ? "" : ", ");
 }
 
 struct parley_channel *connection_open(const struct connection_options *options)
@@ -200,6 +201,7 @@ struct parley_channel *connection_open(const struct connection_options *options)
     const uint32_t wait_ms = connection_patience_ms(options);
     struct parley_channel *channel;
     struct parley_error err = {0};
+    uint64_t waited_ms;
 
     if (options->wait_s < 0) {
         console_error("--wait is %g, it must be 0 or above", options->wait_s);
@@ -208,8 +210,8 @@ struct parley_channel *connection_open(const struct connection_options *options)
     channel = open_channel(options);
     if (channel == NULL)
         return NULL;
-    if (wait_ready(channel, options, wait_ms, &err) != PARLEY_OK) {
-        complain_of_wait(&err, options, wait_ms);
+    if (wait_ready(channel, options, wait_ms, &waited_ms, &err) != PARLEY_OK) {
+        complain_of_wait(&err, options, waited_ms);
         parley_channel_close(channel);
         return NULL;
     }

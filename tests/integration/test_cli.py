@@ -197,6 +197,11 @@ def unreachable(cli):
         line = cli.complaint(*args, "--wait", "0.1", code=1, stdin="hello\n")
         assert "127.0.0.1:1" in line and "--server" in line, line
         assert f"'{os.path.dirname(os.path.realpath(cli.path))}/parleyd FILE.gguf' starts a server" in line, line
+    terminal = Terminal(cli, "ask", "hello", "--wait", "3600")
+    terminal.expect("waiting: nothing listens")
+    terminal.type("\x03")
+    assert float(terminal.expect(r"\(waited ([\d.]+) s;")[1]) < 1000, terminal.shown
+    terminal.end(code=1)
     line = cli.complaint("--server", "unix:/nowhere/at/all", "--wait=0", "status", code=1)
     assert "unix:/nowhere/at/all" in line, line
 
