@@ -1,8 +1,10 @@
 /* The page of a rerun: one file without references. All texts of conversations are escaped, and
- * the page allows no script. */
+ * shown as on a terminal, so that none can reorder its line; and the page allows no script. */
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/utf8.h"
+#include "cli/output/out.h"
 #include "cli/output/svg.h"
 #include "client/cli/proof/rerun_report.h"
 
@@ -23,11 +25,26 @@ static const char head[] =
     "dark}body{color:#ddd;background:#16181c}.about,.pair b{color:#a4a8ae}code{background:#24272d}"
     ".pair>div{border-color:#383c42}mark{background:#5c4a12}}</style></head><body>\n";
 
+/* Text that a peer sent. */
+static void page_text(FILE *out, const char *text, size_t len)
+{
+    size_t n;
+
+    for (size_t at = 0; at < len; at += n) {
+        char shown[5] = "";
+        uint32_t character;
+
+        n = utf8_next(text + at, len - at, &character);
+        (void)utf8_encode(out_shown(character), shown); /* at most 4 bytes */
+        svg_text(out, shown);
+    }
+}
+
 void rerun_page_begin(FILE *out, const char *command)
 {
     (void)fputs(head, out);
     (void)fputs("<h1>parley rerun</h1>\n<p class=\"about\"><code>", out);
-    svg_text(out, command);
+    page_text(out, command, strlen(command));
     (void)fputs("</code></p>\n", out);
 }
 
@@ -46,13 +63,9 @@ static size_t common_bytes(const char *a, const char *b)
 static void page_reply(FILE *out, const char *title, const char *text, size_t n_common)
 {
     (void)fprintf(out, "<div><b>%s</b>", title);
-    for (size_t i = 0; i < n_common; i++) { /* as svg_text, of a part */
-        const char one[2] = {text[i], '\0'};
-
-        svg_text(out, one);
-    }
+    page_text(out, text, n_common);
     (void)fputs("<mark>", out);
-    svg_text(out, text + n_common);
+    page_text(out, text + n_common, strlen(text + n_common));
     (void)fputs("</mark></div>\n", out);
 }
 
@@ -64,14 +77,14 @@ static void page_turn(FILE *out, const Parley__V1__VerifiedTurn *t)
 
     for (size_t i = 0; was != NULL && i < was->n_messages; i++) {
         (void)fputs("<p class=\"said\"><b>", out);
-        svg_text(out, was->messages[i]->role);
+        page_text(out, was->messages[i]->role, strlen(was->messages[i]->role));
         (void)fputs("</b> ", out);
-        svg_text(out, was->messages[i]->text);
+        page_text(out, was->messages[i]->text, strlen(was->messages[i]->text));
         (void)fputs("</p>\n", out);
     }
     (void)fprintf(out, "<p class=\"about\">turn %" PRIu32 "%s: ", t->turn,
                   t->is_behind_new ? ", behind a new reply" : "");
-    svg_text(out, t->why);
+    page_text(out, t->why, strlen(t->why));
     if (t->difference != NULL &&
         t->difference->divergence_case == PARLEY__V1__TOKEN_DIFFERENCE__DIVERGENCE_KL)
         (void)fprintf(out, "; KL %.4f nats", t->difference->kl);
