@@ -507,6 +507,10 @@ def main():
             assert done.returncode == 2 and "no" in done.stderr, done
             unknown = children.run([program, "verify", export_path, "--server", parley.address, "--kv", "f32"], stderr=-1, text=True)
             assert unknown.returncode == 2 and "--model" in unknown.stderr
+            for verb in "verify", "rerun":
+                with open("/dev/full", "w") as full:
+                    untold = children.run([program, verb, made[0], "--server", parley.address], stdout=full, stderr=-1, text=True)
+                assert untold.returncode == 2 and "No space left" in untold.stderr, untold
         export = load(export_path)
         assert all(map(check, export))
         with open(os.path.join(os.path.dirname(__file__), "../../docs/proof.md")) as page:

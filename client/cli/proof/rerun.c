@@ -176,7 +176,8 @@ static enum exit_code rerun_all(struct rerun *r, int n, char **args)
         return (enum exit_code)COMPUTING_UNCHECKED;
     if (r->report.n_differ > 0)
         return (enum exit_code)COMPUTING_DIFFERS;
-    return r->report.n_unchecked > 0 ? (enum exit_code)COMPUTING_UNCHECKED : EXIT_DONE;
+    return r->report.n_unchecked > 0 || !out_flush() ? (enum exit_code)COMPUTING_UNCHECKED
+                                                     : EXIT_DONE; /* as verify */
 }
 
 static void rerun_deinit(struct rerun *r)
