@@ -227,8 +227,16 @@ def responses(parley):
     for unknown in (gone.id, "resp_0", first.id[:-1] + "9"):
         error = expect(openai.NotFoundError, "not kept", client.responses.create, model="tiny", input="x", previous_response_id=unknown)
         assert error.param == "previous_response_id"
-    expect(openai.BadRequestError, "instructions", client.responses.create, model="tiny", input="x", instructions="Be long.",
-           previous_response_id=first.id)
+    # Other instructions than those of the response are a message of the system, which is not said twice; they are counted so.
+    asked = dict(model="tiny", input="x", previous_response_id=first.id)
+    plain, other = (client.responses.create(max_output_tokens=2, **asked, **more) for more in ({}, {"instructions": "Be long."}))
+    assert plain.instructions == "Be brief." and other.instructions == "Be long." and other.usage.input_tokens > plain.usage.input_tokens
+    counts = [client.responses.input_tokens.count(**asked, **more).input_tokens for more in ({}, {"instructions": "Be long."})]
+    assert counts[1] - counts[0] == other.usage.input_tokens - plain.usage.input_tokens, counts
+    asked["previous_response_id"] = other.id
+    lengths = [client.responses.create(max_output_tokens=2, **asked, **more).usage.input_tokens for more in ({}, {"instructions": "Be long."}, {"instructions": "Be brief."})]
+    counts = [client.responses.input_tokens.count(**asked, **more).input_tokens for more in ({}, {"instructions": "Be long."}, {"instructions": "Be brief."})]
+    assert lengths[0] == lengths[1] < lengths[2] and counts[0] == counts[1] < counts[2], (lengths, counts)
     expect(openai.BadRequestError, "xml", client.responses.create, model="tiny", input="x",
            text={"format": {"type": "xml"}})
 

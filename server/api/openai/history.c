@@ -72,6 +72,21 @@ static enum status history_find(struct conversation **out, uint32_t *ret_turns, 
     return *out == NULL ? STATUS_OK : conversation_check_model(*out, err);
 }
 
+struct text history_instructions(const struct conversation *c, const struct completed_turn *newest)
+{
+    const struct conversation_options *options = c->host.options;
+
+    for (const struct completed_turn *t = newest; t != NULL; t = t->before) {
+        for (size_t i = t->request->n_messages; i-- > 0;) {
+            const struct message *m = &t->request->messages[i];
+
+            if (m->role == ROLE_SYSTEM)
+                return (struct text){m->text, m->len};
+        }
+    }
+    return (struct text){options->system, options->system_len};
+}
+
 static void history_write_system(const char *text, size_t len, struct json_writer *w)
 {
     if (len == 0)
@@ -88,6 +103,8 @@ static enum status history_load(json_t **out, const struct conversation *c, uint
                                 const char *instructions, struct arena *arena, struct error *err)
 {
     const struct conversation_options *options = c->host.options;
+    const struct text have =
+        history_instructions(c, n_turns == 0 ? NULL : completed_turn_find(c->host.newest, n_turns));
     const size_t len = instructions == NULL ? 0 : strlen(instructions);
     enum status rc = STATUS_OK;
     bool was_short = false;
@@ -105,7 +122,7 @@ static enum status history_load(json_t **out, const struct conversation *c, uint
         for (size_t k = 0; rc == STATUS_OK && k < items.n; k++)
             conversation_item_write(&items.items[k], &w);
     }
-    if (len > 0 && (len != options->system_len || memcmp(options->system, instructions, len) != 0))
+    if (len > 0 && (len != have.len || memcmp(have.text, instructions, len) != 0))
         history_write_system(instructions, len, &w);
     json_end_array(&w);
     *out = rc == STATUS_OK && json_writer_end(&w) == STATUS_OK

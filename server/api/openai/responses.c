@@ -15,6 +15,7 @@
 #include "server/api/request_key.h"
 #include "server/api/resolution.h"
 #include "server/api/routes.h"
+#include "server/conversation/completed_turn.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/keyed_replies.h"
 #include "server/conversation/names.h"
@@ -37,6 +38,29 @@ static enum status find_previous(struct conversation **out, uint32_t *ret_turn,
     return rc;
 }
 
+/* Instructions that are not the conversation's come before the input, as a message. newest: the
+ * turn that the request goes on from. */
+static enum status instruct(struct responses_request *q, const struct conversation *c,
+                            const struct completed_turn *newest, struct arena *arena,
+                            struct error *err)
+{
+    struct prompt *p = &q->base.prompts[0];
+    const struct text have = history_instructions(c, newest);
+    const size_t len = q->instructions == NULL ? 0 : strlen(q->instructions);
+    struct message *all;
+
+    if (len == 0 || (len == have.len && memcmp(have.text, q->instructions, len) == 0))
+        return STATUS_OK;
+    all = arena_alloc(arena, p->n_messages + 1, sizeof(*all));
+    if (all == NULL)
+        return error_no_memory(err, 0, "the request");
+    all[0] = (struct message){.role = ROLE_SYSTEM, .text = q->instructions, .len = len};
+    memcpy(all + 1, p->messages, p->n_messages * sizeof(*all));
+    p->messages = all;
+    p->n_messages++;
+    return STATUS_OK;
+}
+
 static enum status fork_previous(struct conversation **out, struct exchange *x,
                                  struct responses_request *q, struct model **model,
                                  struct error *err)
@@ -52,48 +76,12 @@ static enum status fork_previous(struct conversation **out, struct exchange *x,
     if (c->host.model != *model)
         return error_field(err, "previous_response_id", "is a response of model '%s'",
                            c->host.model->name);
-    if (q->instructions != NULL && strcmp(q->instructions, c->host.options->system) != 0)
-        return error_field(err, "instructions",
-                           "cannot change with previous_response_id: those of its response hold");
-    q->instructions = c->host.options->system_len == 0 ? NULL : c->host.options->system;
+    if (instruct(q, c, completed_turn_find(c->host.newest, turn), exchange_arena(x), err) !=
+        STATUS_OK)
+        return err->status;
+    if (q->instructions == NULL && c->host.options->system_len > 0)
+        q->instructions = c->host.options->system;
     return conversation_fork(out, c, turn, q->metadata, q->n_metadata, err);
-}
-
-/* The newest message of the system's, or the conversation's own: what instructions hold. */
-static struct text instructions_of(const struct conversation *c)
-{
-    const struct conversation_options *options = c->host.options;
-
-    for (const struct completed_turn *t = c->host.newest; t != NULL; t = t->before) {
-        for (size_t i = t->request->n_messages; i-- > 0;) {
-            const struct message *m = &t->request->messages[i];
-
-            if (m->role == ROLE_SYSTEM)
-                return (struct text){m->text, m->len};
-        }
-    }
-    return (struct text){options->system, options->system_len};
-}
-
-/* Instructions that are not the conversation's come before the input, as a message. */
-static enum status instruct(struct responses_request *q, const struct conversation *c,
-                            struct arena *arena, struct error *err)
-{
-    struct prompt *p = &q->base.prompts[0];
-    const struct text have = instructions_of(c);
-    const size_t len = q->instructions == NULL ? 0 : strlen(q->instructions);
-    struct message *all;
-
-    if (len == 0 || (len == have.len && memcmp(have.text, q->instructions, len) == 0))
-        return STATUS_OK;
-    all = arena_alloc(arena, p->n_messages + 1, sizeof(*all));
-    if (all == NULL)
-        return error_no_memory(err, 0, "the request");
-    all[0] = (struct message){.role = ROLE_SYSTEM, .text = q->instructions, .len = len};
-    memcpy(all + 1, p->messages, p->n_messages * sizeof(*all));
-    p->messages = all;
-    p->n_messages++;
-    return STATUS_OK;
 }
 
 /* The conversation that the request names, of which the response is a turn. */
@@ -114,7 +102,7 @@ static enum status find_named(struct conversation **out, struct exchange *x,
         return error_field(err, "model", "is another: the conversation is with model '%s'",
                            c->host.model->name);
     *out = c;
-    return instruct(q, c, exchange_arena(x), err);
+    return instruct(q, c, c->host.newest, exchange_arena(x), err);
 }
 
 static enum status open_first(struct conversation **out, struct exchange *x,
@@ -180,14 +168,16 @@ static enum status response_of_reply(struct response **out, const struct respons
                : response_set_conversation(r, &reply->turns[0].conversation, arena, err);
 }
 
-/* What the response of a turn of a named conversation has of its own: kept with the answer alone.
- */
+/* What the response of a turn of a named conversation has of its own, and the instructions of one
+ * that goes on from a response: kept with the answer alone. */
 static enum status response_take_own(struct response *r, const struct responses_request *q,
                                      struct arena *arena, struct error *err)
 {
     r->instructions = q->instructions;
     if (keep_text(&r->instructions, arena, err) != STATUS_OK)
         return err->status;
+    if (q->conversation == NULL)
+        return STATUS_OK;
     return response_set_metadata(&r->metadata, q->metadata, q->n_metadata, arena, err);
 }
 
@@ -237,7 +227,7 @@ static enum status responses_first(struct exchange *x, struct responses_request 
     place.origin = (struct turn_origin){c->id, c->host.generation};
     place.turn = c->host.n_turns + (uint32_t)c->host.n_live + 1;
     rc = response_of_turn(&r, c, &place, exchange_arena(x), err);
-    if (rc == STATUS_OK && q->conversation != NULL)
+    if (rc == STATUS_OK && (q->conversation != NULL || q->previous != NULL))
         rc = response_take_own(r, q, exchange_arena(x), err);
     if (rc == STATUS_OK) {
         r->store = q->store;
