@@ -137,6 +137,23 @@ enum status field_wrong(struct error *err, const char *name, const char *what, c
     return error_field(err, name, "must be %s, not %s", what, fields_kind_of(value));
 }
 
+json_t *fields_join(const json_t *a, const json_t *b)
+{
+    const size_t a_len = json_string_length(a), len = a_len + json_string_length(b);
+    char *all = try_alloc(len + 1, 1);
+    json_t *text;
+
+    if (all == NULL)
+        return NULL;
+    if (a_len > 0)
+        memcpy(all, json_string_value(a), a_len);
+    if (len > a_len)
+        memcpy(all + a_len, json_string_value(b), len - a_len);
+    text = json_stringn_nocheck(all, len);
+    free(all);
+    return text;
+}
+
 /* In an object of a few fields, comparing their names is faster than hashing the wanted one; and
  * most wanted names are absent. */
 static const json_t *fields_find(const json_t *object, const char *name)

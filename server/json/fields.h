@@ -44,6 +44,9 @@ enum status field_whole(int64_t *out, bool *ret_given, const json_t *object, con
 bool field_is_whole(const json_t *value, int64_t *out);
 /* Whether value is a string without the character U+0000, which texts ended by NUL cannot hold. */
 bool field_is_plain_text(const json_t *value);
+/* Returns both texts, one behind the other, as a new reference; what is no string has no text.
+ * NULL: there is no memory. */
+json_t *fields_join(const json_t *a, const json_t *b) MUST_CHECK;
 enum status field_object(const json_t **out, const json_t *object, const char *name,
                          struct error *err) MUST_CHECK;
 enum status field_array(const json_t **out, const json_t *object, const char *name,

@@ -237,6 +237,7 @@ def responses(parley):
     lengths = [client.responses.create(max_output_tokens=2, **asked, **more).usage.input_tokens for more in ({}, {"instructions": "Be long."}, {"instructions": "Be brief."})]
     counts = [client.responses.input_tokens.count(**asked, **more).input_tokens for more in ({}, {"instructions": "Be long."}, {"instructions": "Be brief."})]
     assert lengths[0] == lengths[1] < lengths[2] and counts[0] == counts[1] < counts[2], (lengths, counts)
+    expect(openai.BadRequestError, "metadata has the character U+0000", client.responses.create, model="tiny", input="x", metadata={"a": "b\0c"})
     expect(openai.BadRequestError, "xml", client.responses.create, model="tiny", input="x",
            text={"format": {"type": "xml"}})
 

@@ -132,10 +132,9 @@ static enum status blocks_add_result(struct blocks *b, const json_t *role, const
     return STATUS_OK;
 }
 
-static bool blocks_add_thought(struct blocks *b, const char *thought)
+static bool blocks_add_thought(struct blocks *b, const json_t *thought)
 {
-    json_t *all =
-        json_pack("s+", b->thoughts == NULL ? "" : json_string_value(b->thoughts), thought);
+    json_t *all = fields_join(b->thoughts, thought);
 
     json_decref(b->thoughts);
     b->thoughts = all;
@@ -169,11 +168,11 @@ static enum status blocks_add_own(struct blocks *b, const char *type, const json
                                   struct error *err)
 {
     const struct field_path path = field_path_of("messages", b->i, ".content");
-    const char *thought = json_string_value(json_object_get(block, "thinking"));
+    const json_t *thought = json_object_get(block, "thinking");
     bool is_good = true;
 
     if (strcmp(type, "thinking") == 0) {
-        if (thought == NULL)
+        if (!json_is_string(thought))
             return error_field(err, path.text, "has a thinking block without a text");
         is_good = blocks_add_thought(b, thought);
     } else if (strcmp(type, "tool_use") == 0) {

@@ -347,6 +347,8 @@ enum status request_metadata(const struct pair **out, size_t *ret_n, const json_
 
         if (!json_is_string(value))
             return field_wrong(err, "metadata", "an object of strings", value);
+        if (!field_is_plain_text(value))
+            return error_field(err, "metadata", "has the character U+0000");
         pairs[n] =
             (struct pair){.key = json_object_iter_key(at), .value = json_string_value(value)};
     }

@@ -136,13 +136,12 @@ static json_t *texts_of(const json_t *parts, const char *type)
     json_t *all = NULL;
 
     for (size_t i = 0; i < json_array_size(parts); i++) {
-        const json_t *part = json_array_get(parts, i);
-        const char *text = json_string_value(json_object_get(part, "text"));
+        const json_t *part = json_array_get(parts, i), *text = json_object_get(part, "text");
         json_t *longer;
 
-        if (text == NULL || !field_is_text(json_object_get(part, "type"), type))
+        if (!json_is_string(text) || !field_is_text(json_object_get(part, "type"), type))
             continue;
-        longer = json_pack("s+", all == NULL ? "" : json_string_value(all), text);
+        longer = fields_join(all, text);
         json_decref(all);
         all = longer;
     }
@@ -185,14 +184,15 @@ static bool add_compaction_item(struct items *x, const json_t *item)
 {
     json_t *summary =
         decoded_text(json_object_get(item, "encrypted_content"), RESPONSE_SUMMARY_MARK);
-    json_t *message;
+    json_t *head, *all, *message;
 
     if (summary == NULL)
         return true;
-    message = json_pack("{s:s,s:s+}", "role", "user", "content",
-                        "This summary stands for the conversation before it:\n\n",
-                        json_string_value(summary));
+    head = json_string("This summary stands for the conversation before it:\n\n");
+    all = head == NULL ? NULL : fields_join(head, summary);
+    json_decref(head);
     json_decref(summary);
+    message = all == NULL ? NULL : json_pack("{s:s,s:o}", "role", "user", "content", all);
     return message != NULL && json_array_append_new(x->list, message) == 0;
 }
 

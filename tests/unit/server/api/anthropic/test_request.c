@@ -64,7 +64,8 @@ static const char with_tools[] =
     "\"content\":"
     "\"a\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"h\","
     "\"signature\":\"\"},{\"type\":\"redacted_thinking\",\"data\":\"x\"},{\"type\":\"thinking\","
-    "\"thinking\":\"m\"},{\"type\":\"text\",\"text\":\"b\"},{\"type\":\"tool_use\",\"id\":\"1\","
+    "\"thinking\":\"m\\u0000!\"},{\"type\":\"text\",\"text\":\"b\"},{\"type\":\"tool_use\",\"id\":"
+    "\"1\","
     "\"name\":\"f\",\"input\":{\"x\":1.0}}]},{\"role\":\"user\",\"content\":[{\"type\":"
     "\"tool_result\",\"tool_use_id\":\"1\",\"is_error\":true,\"content\":[{\"type\":\"text\","
     "\"text\":\"no\"}]},{\"type\":\"tool_result\",\"tool_use_id\":\"1\"},{\"type\":\"text\","
@@ -99,7 +100,7 @@ START_TEST(test_tools)
     ck_assert_str_eq(m[1].text, "b");
     check_extras(&m[1], "{\"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": "
                         "{\"name\": \"f\", \"arguments\": {\"x\": 1.0}}}], "
-                        "\"reasoning_content\": \"hm\"}");
+                        "\"reasoning_content\": \"hm\\u0000!\"}");
     ck_assert_int_eq(m[2].role, ROLE_TOOL);
     ck_assert_str_eq(m[2].text, "Error: no");
     check_extras(&m[2], "{\"tool_call_id\": \"1\", \"name\": \"f\"}");
