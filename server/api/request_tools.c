@@ -105,16 +105,89 @@ static json_t *custom_function(const json_t *tool)
                      0);
 }
 
-/* The shell on the client's machine. */
-static json_t *shell_function(void)
+/* Tools that have no schema in the request, since OpenAI's models know them. The client runs them,
+ * and their names are their types. */
+static const struct client_tool {
+    const char *type, *description, *parameters;
+} client_tools[] = {
+    {"local_shell", "Runs a program on the user's machine, and returns its output.",
+     "{\"type\": \"object\", \"title\": \"" TOOLS_LOCAL_SHELL_TITLE
+     "\", \"properties\": {\"command\": "
+     "{\"type\": \"array\", \"items\": {\"type\": \"string\"}, \"description\": \"The program and "
+     "its "
+     "arguments.\"}, \"working_directory\": {\"type\": \"string\"}, \"timeout_ms\": {\"type\": "
+     "\"integer\", \"description\": \"The time after which the program is ended.\"}}, "
+     "\"required\": "
+     "[\"command\"]}"},
+    {"shell", "Runs commands in a shell on the user's machine, and returns what they print.",
+     "{\"type\": \"object\", \"title\": \"" TOOLS_SHELL_TITLE "\", \"properties\": {\"commands\": "
+     "{\"type\": \"array\", \"items\": {\"type\": \"string\"}, \"description\": \"The commands, "
+     "each a "
+     "line for the shell.\"}, \"timeout_ms\": {\"type\": \"integer\", \"description\": \"The time "
+     "after "
+     "which they are ended.\"}, \"max_output_length\": {\"type\": \"integer\", \"description\": "
+     "\"How many "
+     "characters of what they print are returned.\"}}, \"required\": [\"commands\"]}"},
+    {"apply_patch", "Creates, changes or deletes a file on the user's machine.",
+     "{\"type\": \"object\", \"title\": \"" TOOLS_PATCH_TITLE
+     "\", \"properties\": {\"type\": {\"type\": "
+     "\"string\", \"enum\": [\"create_file\", \"update_file\", \"delete_file\"]}, \"path\": "
+     "{\"type\": "
+     "\"string\", \"description\": \"The file, relative to the working directory.\"}, \"diff\": "
+     "{\"type\": "
+     "\"string\", \"description\": \"What changes: lines that begin with a space stay, with - go, "
+     "with + "
+     "come; @@ begins a part. A file that is created has lines with + alone, one that is deleted "
+     "needs no "
+     "diff.\"}}, \"required\": [\"type\", \"path\"]}"},
+};
+
+/* NULL: it is none of those, or it is run in a container of the provider's. */
+static const struct client_tool *client_tool_find(const json_t *tool)
 {
-    return json_pack(
-        "{s:s,s:s,s:{s:s,s:s,s:{s:{s:s,s:{s:s},s:s},s:{s:s},s:{s:s,s:s}},s:[s]}}", "name",
-        TOOLS_SHELL, "description", "Runs a program on the user's machine, and returns its output.",
-        "parameters", "type", "object", "title", TOOLS_SHELL_TITLE, "properties", "command", "type",
-        "array", "items", "type", "string", "description", "The program and its arguments.",
-        "working_directory", "type", "string", "timeout_ms", "type", "integer", "description",
-        "The time after which the program is ended.", "required", "command");
+    const json_t *kind = json_object_get(json_object_get(tool, "environment"), "type");
+
+    if (json_is_string(kind) && !field_is_text(kind, "local"))
+        return NULL;
+    for (size_t i = 0; i < sizeof(client_tools) / sizeof(client_tools[0]); i++)
+        if (tool_type_is(tool, client_tools[i].type))
+            return &client_tools[i];
+    return NULL;
+}
+
+/* The description, and the skills that the environment has. */
+static json_t *client_tool_description(const struct client_tool *t, const json_t *tool)
+{
+    const json_t *skills = json_object_get(json_object_get(tool, "environment"), "skills");
+    json_t *all = json_string(t->description);
+
+    for (size_t i = 0; all != NULL && i < json_array_size(skills); i++) {
+        const json_t *skill = json_array_get(skills, i);
+        const char *name = json_string_value(json_object_get(skill, "name"));
+        const char *path = json_string_value(json_object_get(skill, "path"));
+        const char *says = json_string_value(json_object_get(skill, "description"));
+        json_t *more =
+            json_pack("s++++++", json_string_value(all), "\nSkill ", name == NULL ? "" : name,
+                      " in ", path == NULL ? "" : path, ": ", says == NULL ? "" : says);
+
+        json_decref(all);
+        all = more;
+    }
+    return all;
+}
+
+static json_t *client_tool_function(const struct client_tool *t, const json_t *tool)
+{
+    json_t *description = client_tool_description(t, tool);
+    json_t *parameters = json_loads(t->parameters, 0, NULL);
+
+    if (description == NULL || parameters == NULL) {
+        json_decref(description);
+        json_decref(parameters);
+        return NULL;
+    }
+    return json_pack("{s:s,s:o,s:o}", "name", t->type, "description", description, "parameters",
+                     parameters);
 }
 
 static bool list_made(json_t *all, json_t *function)
@@ -171,6 +244,8 @@ static enum status list_namespace(json_t *all, const json_t *tool, enum tools_sp
 static enum status list_as_function(json_t *all, json_t *left_out, const json_t *tool,
                                     enum tools_spelling spelling, size_t i, struct error *err)
 {
+    const struct client_tool *known =
+        spelling == TOOLS_OF_RESPONSES ? client_tool_find(tool) : NULL;
     bool is_good;
 
     if (check_type(tool, i, err) != STATUS_OK)
@@ -179,8 +254,8 @@ static enum status list_as_function(json_t *all, json_t *left_out, const json_t 
         return list_namespace(all, tool, spelling, i, err);
     if (tool_type_is(tool, "function"))
         is_good = list_made(all, function_of(tool, spelling));
-    else if (tool_type_is(tool, TOOLS_SHELL) && spelling == TOOLS_OF_RESPONSES)
-        is_good = list_made(all, shell_function());
+    else if (known != NULL)
+        is_good = list_made(all, client_tool_function(known, tool));
     else if (!tool_type_is(tool, "custom") || spelling != TOOLS_OF_RESPONSES)
         is_good = request_list_left_out(left_out, json_string_value(json_object_get(tool, "type")));
     else if (!json_is_string(json_object_get(tool, "name")))
@@ -302,11 +377,14 @@ static enum status choose_mode(struct offered_tools *t, const char *mode, const 
                        mode);
 }
 
+/* The name of the tool that a choice means; of a tool without a schema that is its type. */
 static const char *name_in(const json_t *tool)
 {
     const json_t *function = json_object_get(tool, "function");
+    const json_t *name = json_object_get(function != NULL ? function : tool, "name");
+    const struct client_tool *known = name == NULL ? client_tool_find(tool) : NULL;
 
-    return json_string_value(json_object_get(function != NULL ? function : tool, "name"));
+    return known != NULL ? known->type : json_string_value(name);
 }
 
 /* {"type": "allowed_tools", …}: the others are not offered. */

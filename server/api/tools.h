@@ -17,10 +17,11 @@ struct stored_request;
 enum { TOOLS_MAX = 512, TOOLS_MAX_NAME = 64 };
 
 /* Of the parameters of functions that stand for other tools of Responses, by which their calls are
- * told: one with a text as its input, and the shell at the client's. */
+ * told: one with a text as its input, the two shells at the client's, and what edits its files. */
 #define TOOLS_CUSTOM_TITLE "custom_tool_input"
-#define TOOLS_SHELL_TITLE "local_shell_action"
-#define TOOLS_SHELL "local_shell"
+#define TOOLS_LOCAL_SHELL_TITLE "local_shell_action"
+#define TOOLS_SHELL_TITLE "shell_action"
+#define TOOLS_PATCH_TITLE "apply_patch_operation"
 
 struct offered_tool {
     const char *name;

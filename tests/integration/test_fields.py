@@ -189,6 +189,10 @@ NESTED = {
                              {"type": "function_call", "call_id": "c1", "id": "i", "name": "f", "namespace": None, "arguments": "{}", "status": "completed"},
                              {"type": "function_call_output", "call_id": "c1", "output": "r", "id": "o", "status": "completed"},
                              {"type": "custom_tool_call", "call_id": "c2", "name": "p", "input": "t"}, {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "x"}]},
+                             {"type": "shell_call", "call_id": "c3", "id": "s", "action": {"commands": ["ls"]}, "environment": {"type": "local"}, "caller": {"type": "direct"}, "status": "completed"},
+                             {"type": "shell_call_output", "call_id": "c3", "output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}], "max_output_length": 5},
+                             {"type": "apply_patch_call", "call_id": "c4", "operation": {"type": "delete_file", "path": "a"}, "status": "completed"},
+                             {"type": "apply_patch_call_output", "call_id": "c4", "output": "r", "status": "completed"},
                              {"type": "compaction", "id": "k", "encrypted_content": "parley-summary:eA=="}, {"role": "user", "content": "y"}],
                    "tools": [{"type": "function", **FULL}, {"type": "custom", "name": "p", "description": "d", "format": {"type": "grammar", "syntax": "lark", "definition": "x"}}],
                    "tool_choice": {"type": "function", "name": "f"}},
@@ -202,7 +206,7 @@ NESTED = {
     "api/chat": [{"messages": [*SAY, {"role": "assistant", "content": "a", "thinking": "t", "tool_calls": [{"function": {"name": "f", "arguments": {}, "index": 0}}]},
                                {"role": "tool", "content": "r", "tool_name": "f"}], "tools": [{"type": "function", "function": FULL}]}],
 }
-WHOLE = ("parameters", "schema", "input_schema", "arguments", "action")  # which are passed on, and not looked into
+WHOLE = ("parameters", "schema", "input_schema", "arguments", "action", "operation", "outcome")  # which are passed on, and not looked into
 VALUES = [5, "no such value", {"x": [1]}, [1], True]
 
 

@@ -551,6 +551,27 @@ def responses(parley):
             raise AssertionError("it was taken")
         except kind as error:
             assert error.param == "input" and says_what in str(error), error
+    # The shells' calls and those that edit files, and what came of them, are to the model what a function's are.
+    def prompt(*items):
+        return client.responses.create(model="hermes", input=[*ASK, *items], max_output_tokens=1, extra_body={"return_token_ids": True}).prompt_token_ids
+
+    def as_function(name, arguments, output):
+        return prompt({"type": "function_call", "call_id": "c1", "name": name, "arguments": json.dumps(arguments)}, {"type": "function_call_output", "call_id": "c1", "output": output})
+
+    act, patch = {"commands": ["ls"]}, {"type": "delete_file", "path": "a"}
+    said = [{"stdout": "a", "stderr": "b\0", "outcome": {"type": "exit", "exit_code": 2}}, {"stdout": "", "stderr": "", "outcome": {"type": "timeout"}}]
+    for call, output, as_text in ((("shell", "action", act), {"output": said}, "a\nstderr:\nb\0\nexit code: 2\n\nThe time was over.\n"), (("apply_patch", "operation", patch), {"status": "completed"}, "Done"),
+                                  (("apply_patch", "operation", patch), {"status": "failed", "output": "no\0!"}, "Error: no\0!"), (("apply_patch", "operation", patch), {"status": "failed"}, "Error"),
+                                  (("apply_patch", "operation", patch), {"status": "completed", "output": "1 line"}, "1 line")):
+        name, member, value = call
+        given = prompt({"type": f"{name}_call", "call_id": "c1", member: value}, {"type": f"{name}_call_output", "call_id": "c1", **output})
+        assert given == as_function(name, value, as_text), (call, output)
+    assert prompt({"type": "program", "id": "p", "call_id": "p", "code": "1", "fingerprint": "f"}, {"type": "program_output", "id": "o", "call_id": "p", "result": "1", "status": "completed"}) == prompt()
+    shell = dict(model="hermes", input="x", tools=[{"type": "shell"}, {"type": "apply_patch"}], max_output_tokens=300, temperature=0)
+    for choice, kind in (({"type": "shell"}, "shell_call"), ({"type": "apply_patch"}, "apply_patch_call"), ({"type": "allowed_tools", "mode": "required", "tools": [{"type": "shell"}]}, "shell_call")):
+        assert {o.type for o in client.responses.create(tool_choice=choice, **shell).output} == {kind}, choice
+    elsewhere = client.responses.with_raw_response.create(model="hermes", input="x", tools=[{"type": "shell", "environment": {"type": "container_auto"}}], max_output_tokens=1)
+    assert elsewhere.headers["X-Parley-Unenforced"] == "shell", elsewhere.headers
     # An item of an earlier response stands for itself.
     asked = [{"role": "user", "content": "x"}, {"type": "item_reference", "id": whole.output[1].id}, {"role": "user", "content": "y"}]
     said = [asked[0], {"role": "assistant", "content": "A"}, asked[2]]

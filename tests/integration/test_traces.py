@@ -276,7 +276,14 @@ OWN_TOOLS = {
                   ("crew/start", {"task": "look"}), {"type": "function_call", "name": "start", "namespace": "crew", "arguments": '{"task": "look"}'}),
     "custom": ({"type": "custom", "name": "apply_patch", "description": "Edits files.", "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}},
                ("apply_patch", {"input": "*** Begin Patch\n+Elbe\n*** End Patch"}), {"type": "custom_tool_call", "name": "apply_patch", "input": "*** Begin Patch\n+Elbe\n*** End Patch"}),
-    "local_shell": ({"type": "local_shell"}, ("local_shell", {"command": ["ls", "-l"]}), {"type": "local_shell_call"}),
+    "local_shell": ({"type": "local_shell"}, ("local_shell", {"command": ["ls", "-l"]}), {"type": "local_shell_call", "action": {"type": "exec", "command": ["ls", "-l"], "env": {}}}),
+    "shell": ({"type": "shell", "environment": {"type": "local"}}, ("shell", {"commands": ["ls"], "timeout_ms": 500}), {"type": "shell_call", "action": {"commands": ["ls"], "timeout_ms": 500}}),
+    "apply_patch": ({"type": "apply_patch"}, ("apply_patch", {"type": "create_file", "path": "a"}), {"type": "apply_patch_call", "operation": {"type": "create_file", "path": "a", "diff": ""}}),
+}
+RESULTS = {
+    "namespace": {"type": "function_call_output", "output": "good"}, "custom": {"type": "custom_tool_call_output", "output": "good"},
+    "local_shell": {"type": "local_shell_call_output", "output": "good"}, "apply_patch": {"type": "apply_patch_call_output", "status": "completed"},
+    "shell": {"type": "shell_call_output", "output": [{"stdout": "good", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]},
 }
 
 
@@ -294,10 +301,8 @@ def own_items(parleyd, plugin):
             streamed = [e["item"] for e in events if e["type"] == "response.output_item.done" and e["item"]["type"] != "message"]
             for got in (items, streamed):
                 assert len(got) == 1 and {k: got[0].get(k) for k in wanted} == wanted, (kind, got)
-            assert kind != "local_shell" or items[0]["action"]["command"] == ["ls", "-l"], items
             # The agent sends the call back with its result, and the next reply comes.
-            result = {"namespace": "function_call_output", "custom": "custom_tool_call_output", "local_shell": "local_shell_call_output"}[kind]
-            history = [{"role": "user", "content": "Go on."}, *items, {"type": result, "call_id": items[0].get("call_id", items[0].get("id")), "id": "out_1", "output": "good"}]
+            history = [{"role": "user", "content": "Go on."}, *items, {**RESULTS[kind], "call_id": items[0]["call_id"], "id": "out_1"}]
             then = answer(http, "/v1/responses", {**body, "input": history})
             assert [c["text"] for i in then["output"] if i["type"] == "message" for c in i["content"]] == ["Done."], then
     for tool, called in (({"type": "bash_20250124", "name": "bash"}, ("bash", {"command": "ls"})),

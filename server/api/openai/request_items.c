@@ -94,21 +94,94 @@ static bool add_custom_item(struct items *x, const json_t *item)
 }
 
 /* The action without its type, which is exec. */
-static bool add_shell_item(struct items *x, const json_t *item)
+static bool add_local_shell_item(struct items *x, const json_t *item)
 {
     json_t *action = json_copy(json_object_get(item, "action"));
 
     if (json_is_object(action))
         (void)json_object_del(action, "type"); /* where it is not, that is fine */
-    return items_add_call(x, item, json_string(TOOLS_SHELL), action);
+    return items_add_call(x, item, json_string("local_shell"), action);
+}
+
+static bool add_shell_item(struct items *x, const json_t *item)
+{
+    return items_add_call(x, item, json_string("shell"), item_member(item, "action"));
+}
+
+static bool add_patch_item(struct items *x, const json_t *item)
+{
+    return items_add_call(x, item, json_string("apply_patch"), item_member(item, "operation"));
+}
+
+/* Takes the content, NULL without memory. */
+static bool items_add_result(struct items *x, const json_t *item, json_t *content)
+{
+    json_t *message = content == NULL ? NULL
+                                      : json_pack("{s:s,s:o,s:o}", "role", "tool", "tool_call_id",
+                                                  item_call_id(item), "content", content);
+
+    return message != NULL && json_array_append_new(x->list, message) == 0;
 }
 
 static bool add_output_item(struct items *x, const json_t *item)
 {
-    json_t *message = json_pack("{s:s,s:o,s:o}", "role", "tool", "tool_call_id", item_call_id(item),
-                                "content", item_member(item, "output"));
+    return items_add_result(x, item, item_member(item, "output"));
+}
 
-    return message != NULL && json_array_append_new(x->list, message) == 0;
+/* What the commands have printed, and how they ended. */
+static enum status shell_output_write(struct buf *out, const json_t *outputs)
+{
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; rc == STATUS_OK && i < json_array_size(outputs); i++) {
+        const json_t *one = json_array_get(outputs, i), *said = json_object_get(one, "stdout");
+        const json_t *wrong = json_object_get(one, "stderr");
+        const json_t *outcome = json_object_get(one, "outcome");
+        const json_t *code = json_object_get(outcome, "exit_code");
+
+        rc = buf_append(out, json_string_value(said), json_string_length(said));
+        if (rc == STATUS_OK && json_string_length(wrong) > 0)
+            rc = buf_append_text(out, "\nstderr:\n");
+        if (rc == STATUS_OK)
+            rc = buf_append(out, json_string_value(wrong), json_string_length(wrong));
+        if (rc == STATUS_OK && json_is_integer(code))
+            rc = buf_printf(out, "\nexit code: %lld\n", (long long)json_integer_value(code));
+        else if (rc == STATUS_OK && field_is_text(json_object_get(outcome, "type"), "timeout"))
+            rc = buf_append_text(out, "\nThe time was over.\n");
+    }
+    return rc;
+}
+
+static bool add_shell_output_item(struct items *x, const json_t *item)
+{
+    const json_t *outputs = json_object_get(item, "output");
+    json_t *text = NULL;
+    struct buf all;
+
+    if (!json_is_array(outputs))
+        return add_output_item(x, item);
+    buf_init(&all, SIZE_MAX);
+    if (shell_output_write(&all, outputs) == STATUS_OK)
+        text = json_stringn(all.len == 0 ? "" : all.data, all.len);
+    buf_deinit(&all);
+    return items_add_result(x, item, text);
+}
+
+/* What a patch has logged; without that, whether it went well. */
+static bool add_patch_output_item(struct items *x, const json_t *item)
+{
+    const json_t *output = field(item, "output");
+    const bool has_failed = field_is_text(json_object_get(item, "status"), "failed");
+    json_t *mark, *all;
+
+    if (output == NULL)
+        return items_add_result(x, item, json_string(has_failed ? "Error" : "Done"));
+    if (!has_failed || !json_is_string(output))
+        return add_output_item(x, item);
+    mark = json_string("Error: ");
+    all = mark == NULL ? NULL : fields_join(mark, output);
+    json_decref(mark);
+    return items_add_result(x, item, all);
 }
 
 /* A call that the API's provider made, with its result. */
@@ -207,6 +280,8 @@ static const struct item_type {
     const char *type;
     bool (*add)(struct items *x, const json_t *item);
 } item_types[] = {
+    {"apply_patch_call", add_patch_item},
+    {"apply_patch_call_output", add_patch_output_item},
     {"code_interpreter_call", skip_item},
     {"compaction", add_compaction_item},
     {"compaction_summary", add_compaction_item},
@@ -218,14 +293,18 @@ static const struct item_type {
     {"function_call", add_call_item},
     {"function_call_output", add_output_item},
     {"image_generation_call", skip_item},
-    {"local_shell_call", add_shell_item},
+    {"local_shell_call", add_local_shell_item},
     {"local_shell_call_output", add_output_item},
     {"mcp_approval_request", skip_item},
     {"mcp_approval_response", skip_item},
     {"mcp_call", add_mcp_item},
     {"mcp_list_tools", skip_item},
     {"message", add_message_item},
+    {"program", skip_item},
+    {"program_output", skip_item},
     {"reasoning", add_reasoning_item},
+    {"shell_call", add_shell_item},
+    {"shell_call_output", add_shell_output_item},
     {"tool_search_call", skip_item},
     {"tool_search_output", skip_item},
     {"web_search_call", skip_item},

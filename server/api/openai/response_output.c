@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "server/api/openai/request.h"
+#include "server/json/field_table.h"
 
 enum { ITEM_MAX_BYTES = 64 << 20 };
 
@@ -26,7 +27,26 @@ void response_output_deinit(struct response_output *o)
 
 /* --- what a call is to the client --- */
 
-enum call_kind { CALL_OF_FUNCTION, CALL_OF_CUSTOM, CALL_OF_SHELL };
+enum call_kind {
+    CALL_OF_FUNCTION,
+    CALL_OF_CUSTOM,
+    CALL_OF_LOCAL_SHELL,
+    CALL_OF_SHELL,
+    CALL_OF_PATCH,
+    N_CALL_KINDS
+};
+
+/* title: of the parameters of the functions that stand for such tools. object: the item's member
+ * that has the arguments; NULL: it has a name and a text. */
+static const struct call_form {
+    const char *title, *type, *id_prefix, *object;
+} call_forms[N_CALL_KINDS] = {
+    [CALL_OF_FUNCTION] = {NULL, "function_call", "fc", NULL},
+    [CALL_OF_CUSTOM] = {TOOLS_CUSTOM_TITLE, "custom_tool_call", "ctc", NULL},
+    [CALL_OF_LOCAL_SHELL] = {TOOLS_LOCAL_SHELL_TITLE, "local_shell_call", "lsh", "action"},
+    [CALL_OF_SHELL] = {TOOLS_SHELL_TITLE, "shell_call", "sh", "action"},
+    [CALL_OF_PATCH] = {TOOLS_PATCH_TITLE, "apply_patch_call", "apc", "operation"},
+};
 
 /* The title of the parameters of the tool of that name; a reference to tools, or NULL. */
 static const char *tool_title(const json_t *tools, struct text name)
@@ -43,6 +63,18 @@ static const char *tool_title(const json_t *tools, struct text name)
     return NULL;
 }
 
+/* Most tools are functions, and their list need not be read. */
+static bool tools_have_forms(struct text tools)
+{
+    for (size_t i = 0; i < N_CALL_KINDS; i++) {
+        const char *title = call_forms[i].title;
+
+        if (title != NULL && memmem(tools.text, tools.len, title, strlen(title)) != NULL)
+            return true;
+    }
+    return false;
+}
+
 /* tools: as in a tool_use. */
 static enum call_kind call_kind_of(struct text tools, struct text name)
 {
@@ -50,16 +82,13 @@ static enum call_kind call_kind_of(struct text tools, struct text name)
     const char *title;
     json_t *list;
 
-    if (name.len == 0 ||
-        (memmem(tools.text, tools.len, TOOLS_CUSTOM_TITLE, strlen(TOOLS_CUSTOM_TITLE)) == NULL &&
-         memmem(tools.text, tools.len, TOOLS_SHELL_TITLE, strlen(TOOLS_SHELL_TITLE)) == NULL))
+    if (name.len == 0 || !tools_have_forms(tools))
         return kind;
-    list = json_loadb(tools.text, tools.len, 0, NULL);
+    list = json_loadb(tools.text, tools.len, JSON_ALLOW_NUL, NULL);
     title = tool_title(list, name);
-    if (title != NULL && strcmp(title, TOOLS_CUSTOM_TITLE) == 0)
-        kind = CALL_OF_CUSTOM;
-    if (title != NULL && strcmp(title, TOOLS_SHELL_TITLE) == 0)
-        kind = CALL_OF_SHELL;
+    for (size_t i = 0; title != NULL && i < N_CALL_KINDS; i++)
+        if (call_forms[i].title != NULL && strcmp(title, call_forms[i].title) == 0)
+            kind = (enum call_kind)i;
     json_decref(list);
     return kind;
 }
@@ -77,28 +106,43 @@ static void write_custom_input(struct json_writer *w, const char *name, struct t
     json_decref(all);
 }
 
-/* Writes what the shell is to do. */
-static void write_shell_action(struct json_writer *w, struct text arguments)
+/* Sets what the client looks for and the model has left out. */
+static bool call_object_complete(json_t *object, enum call_kind call)
 {
-    json_t *action = json_loadb(arguments.text, arguments.len, 0, NULL);
-    char *text = NULL;
+    static const char *const whole[N_CALL_KINDS] = {
+        [CALL_OF_LOCAL_SHELL] = "{\"command\": [], \"env\": {}}",
+        [CALL_OF_SHELL] = "{\"commands\": []}",
+        [CALL_OF_PATCH] = "{\"type\": \"update_file\", \"path\": \"\"}",
+    };
+    json_t *rest = json_loads(whole[call], 0, NULL);
+    bool is_good = rest != NULL && json_object_update_missing(object, rest) == 0;
 
-    if (!json_is_object(action)) {
-        json_decref(action);
-        action = json_object();
+    json_decref(rest);
+    if (is_good && call == CALL_OF_LOCAL_SHELL)
+        is_good = json_object_set_new(object, "type", json_string("exec")) == 0;
+    if (is_good && call == CALL_OF_PATCH && json_object_get(object, "diff") == NULL &&
+        !field_is_text(json_object_get(object, "type"), "delete_file"))
+        is_good = json_object_set_new(object, "diff", json_string("")) == 0;
+    return is_good;
+}
+
+/* Writes what the shell is to do, or what becomes of a file. */
+static void write_call_object(struct json_writer *w, enum call_kind call, struct text arguments)
+{
+    json_t *object = json_loadb(arguments.text, arguments.len, JSON_ALLOW_NUL, NULL);
+    char *text;
+
+    if (!json_is_object(object)) {
+        json_decref(object);
+        object = json_object();
     }
-    if (json_object_set_new(action, "type", json_string("exec")) == 0 &&
-        (json_object_get(action, "command") != NULL ||
-         json_object_set_new(action, "command", json_array()) == 0) &&
-        (json_object_get(action, "env") != NULL ||
-         json_object_set_new(action, "env", json_object()) == 0))
-        text = json_dumps(action, 0);
+    text = call_object_complete(object, call) ? json_dumps(object, 0) : NULL;
     if (text == NULL)
         json_writer_fail(w, STATUS_EXHAUSTED);
     else
-        json_write_json(w, "action", text, strlen(text));
+        json_write_json(w, call_forms[call].object, text, strlen(text));
     free(text);
-    json_decref(action);
+    json_decref(object);
 }
 
 /* Writes a call's name, and its namespace if it has one. */
@@ -124,14 +168,12 @@ struct item_id {
 static struct item_id item_id_of(const char *id, enum reply_part_kind kind, enum call_kind call,
                                  uint32_t number, uint64_t seed)
 {
-    static const char *const prefixes[] = {
-        [CALL_OF_FUNCTION] = "fc", [CALL_OF_CUSTOM] = "ctc", [CALL_OF_SHELL] = "lsh"};
     struct item_id out = {0};
 
     call_id_format(out.call, seed, number);
     call_key_format(out.key, seed, number);
     if (kind == REPLY_CALL)
-        (void)snprintf(out.text, sizeof(out.text), "%s_%s", prefixes[call], out.call);
+        (void)snprintf(out.text, sizeof(out.text), "%s_%s", call_forms[call].id_prefix, out.call);
     else if (kind == REPLY_THOUGHT)
         (void)snprintf(out.text, sizeof(out.text), "rs_%s", id);
     else if (number == 0)
@@ -159,24 +201,20 @@ static void write_call_item(struct json_writer *w, const char *member, const str
                             enum call_kind call, const char *status, struct text name,
                             struct text text)
 {
-    static const char *const types[] = {[CALL_OF_FUNCTION] = "function_call",
-                                        [CALL_OF_CUSTOM] = "custom_tool_call",
-                                        [CALL_OF_SHELL] = "local_shell_call"};
-
     json_begin_object(w, member);
-    json_write_text(w, "type", types[call]);
+    json_write_text(w, "type", call_forms[call].type);
     json_write_text(w, "id", id->text);
     json_write_text(w, "call_id", id->call);
     json_write_text(w, "idempotency_key", id->key);
     json_write_text(w, "status", status);
-    if (call != CALL_OF_SHELL)
+    if (call_forms[call].object != NULL)
+        write_call_object(w, call, text);
+    else
         write_call_name(w, name);
     if (call == CALL_OF_FUNCTION)
         json_write_string(w, "arguments", text.text, text.len);
     else if (call == CALL_OF_CUSTOM)
         write_custom_input(w, "input", text);
-    else
-        write_shell_action(w, text);
     json_end_object(w);
 }
 
