@@ -27,8 +27,8 @@ struct nested_row {
     const char *const *types;
 };
 
-static const char *const of_blocks[] = {"redacted_thinking", "text",     "thinking",
-                                        "tool_result",       "tool_use", NULL};
+static const char *const of_blocks[] = {"document", "redacted_thinking", "search_result", "text",
+                                        "thinking", "tool_result",       "tool_use",      NULL};
 static const char *const of_functions[] = {"custom", "function", NULL};
 static const char *const of_functions_alone[] = {"function", NULL};
 static const char *const of_items[] = {"apply_patch_call",
@@ -161,6 +161,7 @@ static const struct nested_row messages_rows[] = {
     {"messages[].content[].content[].citations", ANYTHING | OPEN, NULL},
     {"messages[].content[].content[].text", TEXT, NULL},
     {"messages[].content[].content[].type", TEXT, NULL},
+    {"messages[].content[].context", TEXT, NULL},
     {"messages[].content[].data", ANYTHING | OPEN, NULL},
     {"messages[].content[].id", TEXT, NULL},
     {"messages[].content[].idempotency_key", ANYTHING | OPEN, NULL},
@@ -168,8 +169,10 @@ static const struct nested_row messages_rows[] = {
     {"messages[].content[].is_error", BOOL, NULL},
     {"messages[].content[].name", TEXT, NULL},
     {"messages[].content[].signature", ANYTHING | OPEN, NULL},
+    {"messages[].content[].source", TEXT | OBJECT | OPEN, NULL},
     {"messages[].content[].text", TEXT, NULL},
     {"messages[].content[].thinking", TEXT, NULL},
+    {"messages[].content[].title", TEXT, NULL},
     {"messages[].content[].tool_use_id", TEXT, NULL},
     {"messages[].content[].type", TEXT, NULL},
     {"messages[].role", TEXT, NULL},

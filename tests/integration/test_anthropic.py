@@ -62,6 +62,19 @@ def messages(daemon):
     said = client.messages.create(model="echo", max_tokens=100, messages=[{"role": "user", "content": "é\"\\\n\U0001f600"}])
     assert text_of(said) == "é\"\\\n\U0001f600" and said.type == "message" and said.role == "assistant" and said.model == "echo"
     assert said.id.startswith("msg_") and said.stop_reason == "end_turn" and said.stop_sequence is None and said._request_id
+    # Documents that are text, and what a search has found, are read as text.
+    texts = [{"type": "text", "text": "The Elbe"}, {"type": "text", "text": " flows."}]
+    blocks = [{"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a\0b"}, "title": "T", "context": "C"},
+              {"type": "document", "source": {"type": "content", "content": texts}, "title": None},
+              {"type": "document", "source": {"type": "content", "content": "c"}, "cache_control": {"type": "ephemeral"}},
+              {"type": "search_result", "source": "http://s", "title": "S", "content": texts}, {"type": "text", "text": "And?"}]
+    said = client.messages.with_raw_response.create(model="echo", max_tokens=100, messages=[{"role": "user", "content": blocks}])
+    assert text_of(said.parse()) == ("<document>\n<title>T</title>\n<context>C</context>\na\0b\n</document>\n<document>\nThe Elbe flows.\n</document>\n<document>\nc\n</document>\n"
+                                     "<search_result>\n<title>S</title>\n<source>http://s</source>\nThe Elbe flows.\n</search_result>\nAnd?"), said.parse()
+    assert "X-Parley-Unenforced" not in said.headers
+    blocks[0]["citations"] = {"enabled": True}
+    said = client.messages.with_raw_response.create(model="echo", max_tokens=100, messages=[{"role": "user", "content": blocks}])
+    assert said.headers["X-Parley-Unenforced"] == "citations"
     asked = dict(model="tiny", max_tokens=12, extra_body={"temperature": 1, "seed": 7, "ignore_eos": True})
     a = client.messages.create(messages=[{"role": "user", "content": [{"type": "text", "text": "Hel", "cache_control": {"type": "ephemeral"}},
                                                                        {"type": "text", "text": "lo"}]}],
@@ -147,6 +160,9 @@ def errors(daemon):
     for says, more in (("tool_choice", {"tool_choice": {"type": "any"}}), ("thinking", {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
                        ("messages", {"messages": STORY + [{"role": "assistant", "content": "Once"}]}), ("messages", {"messages": []}),
                        ("image", {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}),
+                       *(("document", {"messages": [{"role": "user", "content": [{"type": "document", "source": source}]}]}) for source in (
+                           {"type": "base64", "media_type": "application/pdf", "data": "eA=="}, {"type": "url", "url": "http://s"}, {"type": "file", "file_id": "f"}, {"type": "text", "data": 5}, {},
+                           {"type": "content", "content": [{"type": "image", "source": {}}]})),
                        ("temperature", {"extra_body": {"temperature": -1}}), ("max_tokens", {"max_tokens": 0}), ("stop_sequences", {"stop_sequences": [1]}),
                        ("system", {"system": 3})):
         expect(anthropic.BadRequestError, says, create, **{**asked, **more})

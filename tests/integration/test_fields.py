@@ -197,7 +197,7 @@ NESTED = {
                    "tools": [{"type": "function", **FULL}, {"type": "custom", "name": "p", "description": "d", "format": {"type": "grammar", "syntax": "lark", "definition": "x"}}],
                    "tool_choice": {"type": "function", "name": "f"}},
                   {"text": {"format": {"type": "json_schema", **FORMAT["json_schema"]}}}],
-    "messages": [{"system": [BLOCK], "messages": [{"role": "user", "content": [BLOCK]},
+    "messages": [{"system": [BLOCK], "messages": [{"role": "user", "content": [BLOCK, {"type": "document", "title": "t", "context": "c", "source": {"type": "text", "data": "d"}}, {"type": "search_result", "source": "s", "title": "t", "content": [BLOCK]}]},
                                                   {"role": "assistant", "content": [{"type": "thinking", "thinking": "t", "signature": "s"}, BLOCK, {"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
                                                   {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [BLOCK], "is_error": False}]}],
                   "tools": [{"type": "custom", "name": "f", "description": "d", "input_schema": TOOL["parameters"], "strict": False, "cache_control": {"type": "ephemeral"}}],
@@ -206,7 +206,7 @@ NESTED = {
     "api/chat": [{"messages": [*SAY, {"role": "assistant", "content": "a", "thinking": "t", "tool_calls": [{"function": {"name": "f", "arguments": {}, "index": 0}}]},
                                {"role": "tool", "content": "r", "tool_name": "f"}], "tools": [{"type": "function", "function": FULL}]}],
 }
-WHOLE = ("parameters", "schema", "input_schema", "arguments", "action", "operation", "outcome")  # which are passed on, and not looked into
+WHOLE = ("parameters", "schema", "input_schema", "arguments", "action", "operation", "outcome", "source")  # which are passed on, and not looked into
 VALUES = [5, "no such value", {"x": [1]}, [1], True]
 
 
@@ -227,7 +227,7 @@ def kinds_taken(path, value):
     name = path[-1]
     if name in ("content", "output") and not isinstance(value, type(None)):
         return (str, list)
-    return {"arguments": (str, dict), "schema": (str, bool, dict), "tool_choice": (str, dict), "function_call": (str, dict)}.get(name, (type(value),))
+    return {"arguments": (str, dict), "source": (str, dict), "schema": (str, bool, dict), "tool_choice": (str, dict), "function_call": (str, dict)}.get(name, (type(value),))
 
 
 def nested(asker, page):

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "server/api/request.h"
 #include "server/json/fields.h"
 
@@ -30,6 +31,7 @@ struct blocks {
     size_t i; /* its place in the list, for errors */
     bool is_user;
     bool has_results;
+    json_t *left_out;      /* of the request, borrowed */
     json_t *all;           /* the messages, borrowed */
     json_t *texts, *calls; /* arrays */
     json_t *thoughts;      /* NULL: none */
@@ -74,12 +76,104 @@ static bool blocks_end(struct blocks *b, const json_t *role)
     return append(b->all, message);
 }
 
-/* A tool that a search has found is named; other parts are text, or refused where messages are
- * read. */
+/* --- documents --- */
+
+static enum status source_add_member(struct buf *out, const json_t *block, const char *name)
+{
+    const json_t *value = json_object_get(block, name);
+    enum status rc = STATUS_OK;
+
+    if (json_string_length(value) == 0)
+        return rc;
+    if ((rc = buf_printf(out, "<%s>", name)) == STATUS_OK &&
+        (rc = buf_append(out, json_string_value(value), json_string_length(value))) == STATUS_OK)
+        rc = buf_printf(out, "</%s>\n", name);
+    return rc;
+}
+
+/* The text of a document or of what a search has found: a string, or a list of texts. False where
+ * it has another part. */
+static bool source_add_text(struct buf *out, const json_t *content, enum status *ret_rc)
+{
+    if (json_is_string(content)) {
+        *ret_rc = buf_append(out, json_string_value(content), json_string_length(content));
+        return true;
+    }
+    for (size_t i = 0; *ret_rc == STATUS_OK && i < json_array_size(content); i++) {
+        const json_t *part = json_array_get(content, i), *text = json_object_get(part, "text");
+
+        if (!type_is(part, "text") || !json_is_string(text))
+            return false;
+        *ret_rc = buf_append(out, json_string_value(text), json_string_length(text));
+    }
+    return json_is_array(content);
+}
+
+/* What the text of a document, or of what a search has found, is; NULL: it has none. */
+static const json_t *source_text(const json_t *block)
+{
+    const json_t *source = json_object_get(block, "source");
+
+    if (type_is(block, "search_result"))
+        return json_object_get(block, "content");
+    if (!type_is(block, "document"))
+        return NULL;
+    return json_object_get(source, type_is(source, "text") ? "data" : "content");
+}
+
+/* Makes a document that is text a part between its marks, as the API's provider shows them to its
+ * models. *ret_is_text: it is one; a PDF or a file is not. False without memory. */
+static bool source_add_part(json_t *parts, const json_t *block, bool *ret_is_text)
+{
+    static const char *const members[] = {"title", "source", "context"};
+    const char *mark = type_is(block, "document") ? "document" : "search_result";
+    const json_t *text = source_text(block);
+    enum status rc = STATUS_OK;
+    struct buf all;
+
+    *ret_is_text = text != NULL;
+    if (text == NULL)
+        return true;
+    buf_init(&all, SIZE_MAX);
+    rc = buf_printf(&all, "<%s>\n", mark);
+    for (size_t i = 0; rc == STATUS_OK && i < sizeof(members) / sizeof(members[0]); i++)
+        rc = source_add_member(&all, block, members[i]);
+    if (rc == STATUS_OK)
+        *ret_is_text = source_add_text(&all, text, &rc);
+    if (rc == STATUS_OK)
+        rc = buf_printf(&all, "\n</%s>\n", mark);
+    if (rc == STATUS_OK && *ret_is_text &&
+        !append(parts, json_pack("{s:s,s:s%}", "type", "text", "text", all.data, all.len)))
+        rc = STATUS_EXHAUSTED;
+    buf_deinit(&all);
+    return rc == STATUS_OK;
+}
+
+/* Whether a block, or one inside it, asks for citations: replies have none. */
+static bool source_wants_citations(const json_t *block)
+{
+    const json_t *inside = json_object_get(block, "content");
+    bool wants = (type_is(block, "document") || type_is(block, "search_result")) &&
+                 json_is_true(json_object_get(json_object_get(block, "citations"), "enabled"));
+
+    for (size_t i = 0; !wants && type_is(block, "tool_result") && i < json_array_size(inside); i++)
+        wants = source_wants_citations(json_array_get(inside, i));
+    return wants;
+}
+
+/* --- results --- */
+
+/* A tool that a search has found is named, a document is text; other parts are text, or refused
+ * where messages are read. */
 static bool result_add_part(json_t *parts, json_t *part)
 {
     json_t *name = json_object_get(part, "tool_name");
+    bool is_text;
 
+    if (!source_add_part(parts, part, &is_text))
+        return false;
+    if (is_text)
+        return true;
     if (type_is(part, "tool_reference") && json_is_string(name))
         return append(parts, json_pack("{s:s,s:O}", "type", "text", "text", name));
     return json_array_append(parts, part) == 0;
@@ -195,6 +289,7 @@ static enum status blocks_add(struct blocks *b, const json_t *role, json_t *bloc
 {
     const struct field_path path = field_path_of("messages", b->i, ".content");
     const char *type = json_string_value(json_object_get(block, "type"));
+    bool is_text;
 
     if (type == NULL)
         return error_field(err, path.text, "has a block without a type");
@@ -209,8 +304,13 @@ static enum status blocks_add(struct blocks *b, const json_t *role, json_t *bloc
         return blocks_add_summary(b, block) ? STATUS_OK : error_no_memory(err, 0, "the request");
     if (strcmp(type, "container_upload") == 0)
         return STATUS_OK;
+    if (!source_add_part(b->texts, block, &is_text))
+        return error_no_memory(err, 0, "the request");
+    if (is_text)
+        return STATUS_OK;
     return error_field(err, path.text,
-                       "has a block of type '%.40s': text and tool_result are taken from a user",
+                       "has a block of type '%.40s' that is not text: text, documents of text and "
+                       "tool_result are taken from a user",
                        type);
 }
 
@@ -221,18 +321,24 @@ static enum status blocks_read(struct blocks *b, const json_t *message, struct e
     const char *name = json_string_value(role);
 
     b->is_user = name == NULL || strcmp(name, "assistant") != 0;
-    for (size_t i = 0; i < json_array_size(content); i++)
-        if (blocks_add(b, role, json_array_get(content, i), err) != STATUS_OK)
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        json_t *block = json_array_get(content, i);
+
+        if (blocks_add(b, role, block, err) != STATUS_OK)
             return err->status;
+        if (source_wants_citations(block) && !request_list_left_out(b->left_out, "citations"))
+            return error_no_memory(err, 0, "the request");
+    }
     if (b->has_results && json_array_size(b->texts) == 0)
         return STATUS_OK;
     return blocks_end(b, role) ? STATUS_OK : error_no_memory(err, 0, "the request");
 }
 
-static enum status add_message(json_t *all, const json_t *messages, size_t i, struct error *err)
+static enum status add_message(json_t *all, json_t *left_out, const json_t *messages, size_t i,
+                               struct error *err)
 {
     json_t *message = json_array_get(messages, i);
-    struct blocks b = {.i = i, .all = all};
+    struct blocks b = {.i = i, .left_out = left_out, .all = all};
     enum status rc;
 
     if (!json_is_object(message))
@@ -264,7 +370,7 @@ static enum status chat_messages(json_t *out, const json_t *body, struct error *
     if (json_object_set_new(out, "messages", all) != 0)
         return error_no_memory(err, 0, "the request");
     for (size_t i = 0; rc == STATUS_OK && i < json_array_size(messages); i++)
-        rc = add_message(all, messages, i, err);
+        rc = add_message(all, json_object_get(out, "left out"), messages, i, err);
     return rc;
 }
 
@@ -366,17 +472,14 @@ static enum status chat_tool(json_t *all, json_t *left_out, const json_t *tool, 
 
 static enum status chat_tools(json_t *out, const json_t *body, struct error *err)
 {
+    json_t *all, *left_out = json_object_get(out, "left out");
     const json_t *tools = NULL;
-    json_t *all, *left_out;
     enum status rc = field_array(&tools, body, "tools", err);
 
     if (rc != STATUS_OK || tools == NULL)
         return rc;
     all = json_array();
     if (json_object_set_new(out, "tools", all) != 0)
-        return error_no_memory(err, 0, "the request");
-    left_out = json_array();
-    if (json_object_set_new(out, "left out", left_out) != 0)
         return error_no_memory(err, 0, "the request");
     for (size_t i = 0; rc == STATUS_OK && i < json_array_size(tools); i++)
         rc = chat_tool(all, left_out, json_array_get(tools, i), i, err);
@@ -417,8 +520,10 @@ enum status anthropic_chat(json_t **out, const json_t *body, struct error *err)
 {
     json_t *chat = json_object();
 
-    if (chat == NULL)
+    if (chat == NULL || json_object_set_new(chat, "left out", json_array()) != 0) {
+        json_decref(chat);
         return error_no_memory(err, 0, "the request");
+    }
     if (chat_messages(chat, body, err) != STATUS_OK || chat_tools(chat, body, err) != STATUS_OK ||
         chat_choice(chat, body, err) != STATUS_OK) {
         json_decref(chat);
