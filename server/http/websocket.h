@@ -58,8 +58,9 @@ struct websocket_handler {
 
 /* Has on_write_ready called later, not inside this call. The first call is made without it. */
 void websocket_notify(struct websocket *w);
-/* Sends a message, inside on_write_ready or on_message only. Nothing is sent once the WebSocket
- * ends. EXHAUSTED: there is no memory, and the WebSocket ends with 1011. */
+/* Sends a message, inside on_write_ready or on_message only. What is sent before the socket takes
+ * it has 1 MiB together: more cuts the connection. Nothing is sent once the WebSocket ends.
+ * EXHAUSTED: there is no memory, and the WebSocket ends with 1011. */
 enum status websocket_send(struct websocket *w, const char *data, size_t len,
                            bool is_text) MUST_CHECK;
 /* Ends the WebSocket with a code and a sentence, of which a frame takes 123 bytes. Messages that

@@ -201,7 +201,12 @@ static enum status script_tell_person(struct script_answer *a, size_t at, struct
                                       const char *text, const char *payload,
                                       const char *const *quick_replies, size_t n, struct error *err)
 {
-    a->told_bytes[at] += service_message_size_bytes(text, payload, quick_replies, n);
+    const size_t size = service_message_size_bytes(text, payload, quick_replies, n);
+
+    if (size > SERVICE_TOLD_MAX_BYTES)
+        return error_set(err, STATUS_INVALID, "'%.60s' hears an act of more than %d bytes", u->role,
+                         SERVICE_TOLD_MAX_BYTES);
+    a->told_bytes[at] += size;
     if (a->told_bytes[at] > SCRIPT_TOLD_MAX_BYTES)
         return error_set(err, STATUS_INVALID, "'%.60s' hears more than %d bytes at once", u->role,
                          SCRIPT_TOLD_MAX_BYTES);

@@ -30,6 +30,8 @@ enum {
     SERVICE_MAX_PEOPLE_ALL = 20000,
     SERVICE_MAX_BYTES = 256 << 20,       /* of messages that are not taken yet, and of answers */
     SERVICE_UNTAKEN_MAX_BYTES = 1 << 20, /* of one person */
+    SERVICE_TOLD_MAX_BYTES = 128 << 10,  /* of a message of an agent or of a world of one's own: six
+                                            times as much, as JSON, fits into a socket's buffer */
     SERVICE_ANSWER_MAX_BYTES = 1024,
     SERVICE_DATA_MAX_BYTES = 64 << 10,  /* of a person's answers */
     SERVICE_LOG_MAX_BYTES = 1 << 20,    /* of a task's log */

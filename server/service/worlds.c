@@ -183,7 +183,15 @@ static void relay_said(struct scene *s, struct service_user *u, const char *text
 
 static void relay_answered(struct scene *s, const char *text)
 {
-    scene_relay(s, NULL, text, NULL);
+    struct error err;
+
+    if (strlen(text) <= SERVICE_TOLD_MAX_BYTES) {
+        scene_relay(s, NULL, text, NULL);
+        return;
+    }
+    (void)error_set(&err, STATUS_INVALID, "the answer of '%.40s' has more than %d bytes",
+                    scene_name(s, NULL), SERVICE_TOLD_MAX_BYTES);
+    scene_fail(s, &err);
 }
 
 static void relay_left(struct scene *s, const struct service_user *u, const char *name)

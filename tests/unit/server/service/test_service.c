@@ -969,6 +969,10 @@ END_TEST
 #define HEARD " What was said is heard: do not repeat it, write again later, or EXIT to leave.\n"
 START_TEST(test_busy)
 {
+    char *large = malloc(SERVICE_TOLD_MAX_BYTES + 2);
+
+    memset(large, 'x', SERVICE_TOLD_MAX_BYTES + 1);
+    large[SERVICE_TOLD_MAX_BYTES + 1] = '\0';
     begin_plan(OWN "tasks:\n  bot: {task_world: chat, model: m}\n");
     play("A> hi\nA< Welcome. Choose what to do. [bot]\nA> bot\n");
     agent_status = STATUS_EXHAUSTED;
@@ -986,6 +990,17 @@ START_TEST(test_busy)
     play("A> six\n*\nA< re: one | two | three | four | five | six\nA=task\n"
          "A> \nA=task\n");
     ck_assert(!only_agent->is_asked);
+    play("A> seven\n");
+    only_agent->is_asked = false;
+    service_answered(only_agent->scene, large + 1); /* as much as there may be */
+    ck_assert_str_eq(service_peer_next(&peers[0])->text, large + 1);
+    service_peer_took(&peers[0]);
+    play("A=task\nA> eight\n");
+    only_agent->is_asked = false;
+    service_answered(only_agent->scene, large);
+    free(large);
+    play("A< Sorry, this world closed. Returning to overworld.\n"
+         "A< Welcome. Choose what to do. [bot]\nA> bot\n");
     reset_status = STATUS_INTERNAL;
     play("A> [RESET]\nA< Sorry, this world closed. Returning to overworld.\n"
          "A< Welcome. Choose what to do. [bot]\nA=overworld\n");
@@ -1453,7 +1468,43 @@ START_TEST(test_script)
 }
 END_TEST
 
-/* An answer that makes no sense ends the task; a worker that is busy is asked again. */
+/* A person hears an act with 15 quick replies of so many bytes, so many times. */
+static void tell_much(int n_bytes, int n_times, bool is_told)
+{
+    const struct service_message *m;
+    struct buf answer;
+
+    begin_plan(SCRIPT);
+    play(SCRIPT_BEGUN);
+    buf_init(&answer, 1 << 20);
+    for (int i = 0; i < n_times; i++)
+        ck_assert_int_eq(
+            buf_append_text(&answer, i == 0 ? "{\"hears\": [[\"pro\", 0]" : ", [\"pro\", 0]"),
+            STATUS_OK);
+    for (int i = 0; i < 15; i++)
+        ck_assert_int_eq(
+            buf_printf(&answer, "%s\"%0*d\"",
+                       i == 0 ? "], \"then\": \"world\"}\n{\"quick_replies\": [" : ", ", n_bytes,
+                       0),
+            STATUS_OK);
+    ck_assert_int_eq(buf_append_text(&answer, "]}"), STATUS_OK);
+    only_agent->is_asked = false;
+    service_answered(only_agent->scene, answer.data);
+    ck_assert(!has_ended[0] && !has_ended[1]);
+    while ((m = service_peer_next(&peers[0])) != NULL && m->n_quick_replies == 15) {
+        service_peer_took(&peers[0]);
+        n_times--;
+    }
+    ck_assert(!is_told || n_times == 0);
+    play(is_told ? "A< " SCRIPT_MENU "B< " SCRIPT_MENU
+                 : "A< Sorry, this world closed. Returning to overworld.\nA< " SCRIPT_MENU
+                   "B< Sorry, this world closed. Returning to overworld.\nB< " SCRIPT_MENU);
+    buf_deinit(&answer);
+    end_plan();
+}
+
+/* An answer that makes no sense, or is too much, ends the task; a worker that is busy is asked
+ * again. */
 START_TEST(test_script_wrong)
 {
     static const char *const wrong[] = {
@@ -1478,6 +1529,10 @@ START_TEST(test_script_wrong)
         "{\"then\": \"world\"}\nno JSON",
         "{\"then\": \"world\"}\n\n{}",
     };
+    static const struct {
+        int n_bytes, n_times;
+        bool is_told;
+    } large[] = {{8 << 10, 1, true}, {8 << 10, 4, true}, {8 << 10, 5, false}, {16 << 10, 1, false}};
     char line[200];
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -1489,35 +1544,8 @@ START_TEST(test_script_wrong)
              "B< Sorry, this world closed. Returning to overworld.\nB< " SCRIPT_MENU);
         end_plan();
     }
-    for (size_t is_told = 0; is_told < 2; is_told++) {
-        /* each quick reply is a text of 16 KiB, or of 128 KiB: more than a person is told at once
-         */
-        const int n = 16 << 10 << (is_told == 1 ? 0 : 3);
-        struct buf answer;
-
-        begin_plan(SCRIPT);
-        play(SCRIPT_BEGUN);
-        buf_init(&answer, 4 << 20);
-        ck_assert_int_eq(buf_append_text(&answer, "{\"hears\": [[\"pro\", 0]], \"then\": "
-                                                  "\"world\"}\n{\"quick_replies\": [\"x\""),
-                         STATUS_OK);
-        for (size_t i = 1; i < SERVICE_MAX_CHOICES; i++)
-            ck_assert_int_eq(buf_printf(&answer, ", \"%0*d\"", n, 0), STATUS_OK);
-        ck_assert_int_eq(buf_append_text(&answer, "]}"), STATUS_OK);
-        only_agent->is_asked = false;
-        service_answered(only_agent->scene, answer.data);
-        ck_assert(!has_ended[0] && !has_ended[1]);
-        if (is_told == 1) {
-            ck_assert_uint_eq(strlen(service_peer_next(&peers[0])->quick_replies[15]), (size_t)n);
-            service_peer_took(&peers[0]);
-            play("A< " SCRIPT_MENU "B< " SCRIPT_MENU);
-        } else {
-            play("A< Sorry, this world closed. Returning to overworld.\nA< " SCRIPT_MENU
-                 "B< Sorry, this world closed. Returning to overworld.\nB< " SCRIPT_MENU);
-        }
-        buf_deinit(&answer);
-        end_plan();
-    }
+    for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++)
+        tell_much(large[i].n_bytes, large[i].n_times, large[i].is_told);
     begin_plan(SCRIPT);
     play(SCRIPT_BEGUN);
     for (size_t i = 0; i < 64; i++)
