@@ -21,6 +21,7 @@ if [ "$(cat "$venv/protos" 2>/dev/null)" != "$protos" ]; then
     rm -rf "$venv/stubs"
     mkdir "$venv/stubs"
     "$venv/bin/python" -m grpc_tools.protoc -Iproto --python_out="$venv/stubs" --grpc_python_out="$venv/stubs" proto/parley/v1/*.proto
+    "$venv/bin/python" -m compileall -q "$venv/stubs" # tests write no bytecode
     printf '%s' "$protos" >"$venv/protos"
 fi
 package=$(find client/python proto/parley/v1 meson.build tools/wheel.sh -type f -not -path '*/__pycache__/*' -print0 | sort -z | xargs -0 sha256sum | sha256sum)
