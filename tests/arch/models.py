@@ -1022,9 +1022,12 @@ class Forward:
         return self.norm("token_embd_norm" if arch.startswith("lfm2") else "output_norm", x)
 
     def logits(self, ids):
+        return self.logits_of(self.hidden(ids))
+
+    def logits_of(self, hidden):
         arch = self.m.arch
         head = self.t.get("output.weight", self.t["token_embd.weight"])
-        y = self.hidden(ids) @ head.T
+        y = hidden @ head.T
         if "output.bias" in self.t:
             y = y + self.t["output.bias"]
         if arch.startswith("granite") or arch.startswith("minicpm"):

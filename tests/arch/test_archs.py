@@ -100,8 +100,9 @@ class Checks:
         path = self.folder / (name + ".gguf")
         model.write(path)
         ids = np.random.default_rng(99).integers(0, model.n["vocab"], N_TOKENS)
-        want = log_softmax(models.Forward(model).logits(ids))
-        self.want_hidden = models.Forward(model).hidden(ids)
+        forward = models.Forward(model)
+        self.want_hidden = forward.hidden(ids)
+        want = log_softmax(forward.logits_of(self.want_hidden))
         ref, cpu = (self.run_both(name, path, b, ids, model.n["vocab"], model.arch) for b in ("ref", "cpu"))
         cuda = self.run_both(name, path, "cuda", ids[:N_CUDA], model.n["vocab"], model.arch) if self.runs_on_cuda(name, model) else None
         if ref is not None:
