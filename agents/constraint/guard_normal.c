@@ -495,7 +495,7 @@ static bool normal_contains(struct guard *g, json_t *out, const json_t *s, const
             (!json_is_number(given) || count[i] < 0 || floor(count[i]) != count[i]))
             return guard_fail(g, counts[i], "must be a whole number of at least 0") != NULL;
         if (count[i] > GUARD_MAX_CONTAINS && count[i] < INFINITY)
-            return guard_leave_out(g, counts[i], "is larger than the compiler's limit");
+            return guard_leave_out(g, counts[i], "is larger than the compiler's limit, 64");
     }
     if (count[0] == 0 && count[1] == INFINITY)
         return true;

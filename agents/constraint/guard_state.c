@@ -6,15 +6,29 @@
 #include "agents/constraint/guard.h"
 
 enum {
-    MAX_PATH = 160,        /* bytes of a path in an error */
+    MAX_PATH = 80,         /* bytes of a path in an error */
     COMPARED_FOR_WORK = 4, /* values */
 };
 
+/* The end of the path, from a name on, where it is longer than a message has room for. */
+static const char *path_end(const struct guard *g, const char **ret_mark)
+{
+    const char *slash;
+
+    *ret_mark = "";
+    if (g->path.len <= MAX_PATH)
+        return g->path.data;
+    *ret_mark = "...";
+    slash = strchr(g->path.data + g->path.len - MAX_PATH, '/');
+    return slash != NULL ? slash : "";
+}
+
 void *guard_fail(struct guard *g, const char *keyword, const char *why)
 {
-    (void)error_because(
-        g->err, STATUS_INVALID, REASON_INVALID_FIELD, NULL, "the schema at %.*s: '%.40s' %s",
-        g->path.len > MAX_PATH ? MAX_PATH : (int)g->path.len, g->path.data, keyword, why);
+    const char *mark, *path = path_end(g, &mark);
+
+    (void)error_because(g->err, STATUS_INVALID, REASON_INVALID_FIELD, NULL,
+                        "the schema at %s%s: '%.40s' %s", mark, path, keyword, why);
     return NULL;
 }
 
@@ -37,8 +51,9 @@ bool guard_leave_out(struct guard *g, const char *keyword, const char *why)
 
 json_t *guard_never(struct guard *g, const char *keyword, const char *why)
 {
-    (void)snprintf(g->never, sizeof(g->never), "the schema at %.*s: '%.40s' %s",
-                   g->path.len > MAX_PATH / 2 ? MAX_PATH / 2 : (int)g->path.len, g->path.data,
+    const char *mark, *path = path_end(g, &mark);
+
+    (void)snprintf(g->never, sizeof(g->never), "the schema at %s%s: '%.40s' %s", mark, path,
                    keyword, why);
     return json_false();
 }

@@ -271,22 +271,20 @@ static bool try_counted(struct guard *g, json_t *out, const json_t *s, const str
                : false;
 }
 
-/* Lengths that are no bound on any reply go; those beyond the limit cannot be counted. */
+/* Lengths that are no bound on any reply go; of those beyond the limit the least cannot be counted,
+ * and the most is the limit. */
 static bool check_lengths(struct guard *g, struct string_rules *r, bool has_parts)
 {
     if (r->most >= MAX_REPLY)
         r->most = SIZE_MAX;
-    for (size_t i = 0; i < 2; i++) {
-        size_t *size = i == 0 ? &r->least : &r->most;
-
-        if (has_parts || *size <= GUARD_MAX_LENGTH || *size == SIZE_MAX)
-            continue;
-        if (!guard_leave_out(g, i == 0 ? "minLength" : "maxLength",
-                             "is larger than the compiler's limit"))
-            return false;
-        *size = i == 0 ? 0 : SIZE_MAX;
-    }
-    return true;
+    if (has_parts)
+        return true;
+    if (r->most != SIZE_MAX && r->most > GUARD_MAX_LENGTH)
+        r->most = GUARD_MAX_LENGTH;
+    if (r->least <= GUARD_MAX_LENGTH)
+        return true;
+    r->least = 0;
+    return guard_leave_out(g, "minLength", "is larger than the compiler's limit, 65,536");
 }
 
 /* The automaton of the rules; where it is too large, that of fewer of them. *ret_is_left: no rule

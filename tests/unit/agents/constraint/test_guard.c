@@ -151,6 +151,9 @@ START_TEST(test_same)
          "\"minLength\":3}}}"},
         {"{\"type\":\"object\",\"propertyNames\":{\"maxLength\":1000000000}}",
          "{\"type\":\"object\",\"propertyNames\":{\"maxLength\":1e300}}"},
+        /* beyond the limit */
+        {"{\"type\":\"string\",\"maxLength\":65536}", "{\"type\":\"string\",\"maxLength\":70000}"},
+        {"{\"type\":\"array\",\"maxItems\":4096}", "{\"type\":\"array\",\"maxItems\":5000}"},
         /* exactly, beyond 2^53 */
         {"{\"type\":\"integer\",\"minimum\":9007199254740993}",
          "{\"type\":\"integer\",\"allOf\":[{\"minimum\":9007199254740992},{\"minimum\":"
@@ -312,7 +315,8 @@ START_TEST(test_bounds)
     for (int i = 0; i < DEEP; i++)
         ck_assert_int_eq(buf_append_text(&schema, "}"), STATUS_OK);
     ck_assert_int_eq(guard(schema.data, false, &err), STATUS_INVALID);
-    ck_assert_ptr_nonnull(strstr(err.text, "nested too deeply"));
+    ck_assert_ptr_nonnull(strstr(err.text, "the schema at .../items/"));
+    ck_assert_ptr_nonnull(strstr(err.text, "'schemas' are nested too deeply"));
     buf_clear(&schema);
     ck_assert_int_eq(buf_append_text(&schema, "{\"enum\":[0"), STATUS_OK);
     for (int i = 1; i < MANY; i++)
