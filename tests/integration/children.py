@@ -6,11 +6,29 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 # Meson's own limit ends a test without a word; this one, which meson.build sets, shows what each thread waits for.
 TEST_SECONDS = float(os.environ.get("PARLEY_TEST_SECONDS", 0))
+STUCK_SECONDS = 3  # after which somebody holds the interpreter's lock
+
+
+def tell_and_end():
+    """On the stderr that the process began with: a test may read what goes to sys.stderr."""
+    names = {t.ident: t.name for t in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        sys.__stderr__.write(f"{names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}")
+    sys.__stderr__.write(f"the test has run for {TEST_SECONDS:g} s\n")
+    sys.__stderr__.flush()
+    os._exit(1)
+
+
 if TEST_SECONDS > 0:
-    faulthandler.dump_traceback_later(TEST_SECONDS, exit=True)
+    watch = threading.Timer(TEST_SECONDS, tell_and_end)
+    watch.daemon = True
+    watch.start()
+    # It reads the threads' frames while they run, which may end in a SIGSEGV: only where the other cannot.
+    faulthandler.dump_traceback_later(TEST_SECONDS + STUCK_SECONDS, exit=True)
 
 PATIENCE = max(60, int(TEST_SECONDS / 3))  # seconds for anything that is to happen, however loaded the machine is and whatever watches the daemon
 
