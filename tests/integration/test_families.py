@@ -78,6 +78,8 @@ def main():
             client = client.daemon.again()
             for name, (parent, want) in known.items():
                 assert ask(client, client.fork(parent, at_turn=1), TURNS[1]) == want[1], name
+                turns = client.conversations.Verify(conversations.ConversationsVerifyRequest(conversation=parent)).turns
+                assert len(turns) == len(TURNS) + 1 and all(t.verdict == t.VERDICT_SAME for t in turns), (name, turns)
     said = {name: want for name, (_, want) in known.items()}
     assert len({tuple(texts) for texts in said.values()}) > len(said) / 2, said  # replies that models share would say little
     print(len(said), "architectures")
