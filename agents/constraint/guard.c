@@ -23,8 +23,10 @@ static json_t *walk_ref(struct guard *g, const json_t *ref)
     char name[24];
 
     if (known == NULL) {
-        if (pointer == NULL || guard_resolve_chain(g, pointer) == NULL)
+        if (pointer == NULL || guard_resolve(g, pointer) == NULL)
             return guard_fail(g, "$ref", "does not name a schema in this document");
+        if (guard_resolve_chain(g, pointer) == NULL)
+            return guard_fail(g, "$ref", "leads to other references that do not end in a schema");
         (void)snprintf(name, sizeof(name), "d%zu", json_object_size(g->refs));
         known = json_string(name);
         if (known == NULL || json_object_set_new(g->refs, pointer, (json_t *)known) != 0)

@@ -301,6 +301,16 @@ START_TEST(test_wrong)
 }
 END_TEST
 
+/* A reference that leads in a circle says so. */
+START_TEST(test_circle)
+{
+    struct error err;
+
+    ck_assert_int_eq(guard("{\"$ref\":\"#\"}", false, &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "do not end in a schema"));
+}
+END_TEST
+
 /* Depth, and the number of schemas and values, have bounds. */
 START_TEST(test_bounds)
 {
@@ -443,5 +453,5 @@ START_TEST(test_no_memory)
 }
 END_TEST
 
-SUITE_MAIN("guard", test_rules, test_same, test_linear, test_unenforced, test_wrong, test_bounds,
-           test_work, test_alternatives, test_no_memory)
+SUITE_MAIN("guard", test_rules, test_same, test_linear, test_unenforced, test_wrong, test_circle,
+           test_bounds, test_work, test_alternatives, test_no_memory)
