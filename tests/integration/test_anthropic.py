@@ -147,7 +147,8 @@ def models(daemon):
     listed = client.models.list()
     assert [m.id for m in listed] == ["tiny", "long", "echo"] and listed.first_id == "tiny" and listed.last_id == "echo" and not listed.has_more
     one = client.models.retrieve("tiny")
-    assert one.type == "model" and one.display_name == "tiny" and one.created_at.year >= 2020
+    assert one.type == "model" and one.display_name == "tiny" and one.created_at.year >= 2020 and one.lifecycle == "active"
+    assert one.max_input_tokens == one.max_tokens == 2048 and client.models.retrieve("echo").max_input_tokens is None
 
 
 def errors(daemon):

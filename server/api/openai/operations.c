@@ -37,8 +37,12 @@ static void write_model(struct json_writer *w, const struct server *server, cons
     json_write_text(w, "type", "model");
     json_write_text(w, "display_name", m->name);
     json_write_time(w, "created_at", created_ms);
-    if (m->info.text.context > 0)
+    json_write_text(w, "lifecycle", "active");
+    if (m->info.text.context > 0) {
         json_write_unsigned(w, "max_model_len", m->info.text.context);
+        json_write_unsigned(w, "max_input_tokens", m->info.text.context);
+        json_write_unsigned(w, "max_tokens", m->info.text.context);
+    }
     if (m->info.text.n_embedding > 0) {
         json_write_unsigned(w, "embedding_dimensions", m->info.text.n_embedding);
         json_write_text(w, "pooling", pooling_name(m->info.text.pooling));
