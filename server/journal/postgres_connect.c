@@ -43,8 +43,19 @@ static enum status postgres_read_secret(struct postgres_store *s, struct error *
                          : error_set(err, STATUS_DATA_LOSS, "the table parley.meta has no secret");
 }
 
+/* What would end a start, such as tables of another version: a process that runs waits until it is
+ * over. */
+static enum status postgres_wait_over(struct error *err)
+{
+    err->status = STATUS_UNAVAILABLE;
+    err->reason = REASON_JOURNAL_FAILING;
+    err->retry_after_ms = POSTGRES_RETRY_MS;
+    return STATUS_UNAVAILABLE;
+}
+
 enum status postgres_connect(struct postgres_store *s, struct error *err)
 {
+    const bool is_first = !s->has_secret;
     enum status rc;
 
     if (s->link.c != NULL)
@@ -61,7 +72,8 @@ enum status postgres_connect(struct postgres_store *s, struct error *err)
     if (rc == STATUS_OK)
         rc = postgres_renew(s, err);
     s->tried_ms = rc == STATUS_OK ? 0 : env_now_ms(&env_real);
-    if (rc != STATUS_OK)
-        link_close(&s->link);
-    return rc;
+    if (rc == STATUS_OK)
+        return STATUS_OK;
+    link_close(&s->link);
+    return is_first ? rc : postgres_wait_over(err);
 }

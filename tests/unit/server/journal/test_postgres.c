@@ -240,6 +240,11 @@ START_TEST(test_lost_connection)
              " AND backend_type = 'client backend'");
     ck_assert_int_eq(commits(s, &r, &err), STATUS_UNAVAILABLE);
     ck_assert_int_eq(err.reason, REASON_JOURNAL_FAILING);
+    kept_sql("UPDATE parley.schema SET version = version + 90"); /* which ends no call for good */
+    ck_assert_int_eq(commits(s, &r, &err), STATUS_UNAVAILABLE);
+    ck_assert_int_eq(err.reason, REASON_JOURNAL_FAILING);
+    ck_assert_msg(strstr(err.text, "the database has schema 9") != NULL, "%s", err.text);
+    kept_sql("UPDATE parley.schema SET version = version - 90");
     commit_patiently(s, r);
     ck_assert_int_eq(reads(s, 0, &epoch, &err), STATUS_OK);
     ck_assert_uint_eq(epoch, 2);
