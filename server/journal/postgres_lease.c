@@ -10,6 +10,15 @@
 
 enum { LEASE_TRIES = 4, LEASE_NAME_CHARS = 96 };
 
+/* Amid a transaction a process sends no renewal, so one that then sends nothing for as long as a
+ * lease has none, and what it inserted has others wait: a key, a name, a request's id. Only a
+ * pipeline that was not synced is active and reads: no session of a person, and no copy. */
+static const char lease_end_stuck[] =
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+    " AND usename = current_user AND state = 'active' AND wait_event = 'ClientRead'"
+    " AND backend_xid IS NOT NULL AND query LIKE '%parley.%' AND query NOT LIKE 'COPY%'"
+    " AND query_start < clock_timestamp() - $1 * interval '1 millisecond'";
+
 enum status postgres_renew(struct postgres_store *s, struct error *err)
 {
     const uint64_t began_us = env_now_us(&env_real);
@@ -24,7 +33,8 @@ enum status postgres_renew(struct postgres_store *s, struct error *err)
                  " address = excluded.address, lag_ms = excluded.lag_ms",
                  LINK_ARGS(link_text(s->base.self), link_text(name), link_number(s->base.lease_ms),
                            link_text(s->base.address), link_number(s->base.lag_ms)),
-                 err))
+                 err) ||
+        !link_do(&s->link, lease_end_stuck, LINK_ARGS(link_number(s->base.lease_ms)), err))
         return err->status;
     s->base.renewed_us = began_us;
     memcpy(s->said, s->base.address, sizeof(s->said));

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/env.h"
 #include "server/journal/postgres.h"
 #include "server/journal/postgres_link.h"
 #include "tests/unit/base/suite.h"
@@ -159,6 +160,39 @@ START_TEST(test_frozen)
     }
     a->type->close(a);
     b->type->close(b);
+}
+END_TEST
+
+/* A daemon that was stopped amid an insert has others wait that insert the same: its transaction is
+ * ended once it waits for longer than a lease, by any other daemon. */
+START_TEST(test_stuck)
+{
+    const uint64_t end_ms = env_now_ms(&env_real) + 20000;
+    struct link_connection frozen = {.c = NULL};
+    struct journal_record open = record(JOURNAL_OPEN, 0, 0, "o");
+    struct journal_store *s = opened();
+    struct error err = {0};
+    PGresult *r;
+
+    open.request_id = "once";
+    ck_assert_int_eq(libpq_load(&frozen.pq, &err), STATUS_OK);
+    ck_assert_int_eq(link_open(&frozen, kept_place(), &err), STATUS_OK);
+    ck_assert(link_send(&frozen,
+                        "INSERT INTO parley.conversation (id, principal, request_id, model, seq,"
+                        " owner) VALUES ($1, 'anna', 'once', '', 0, 'other.1')",
+                        LINK_ARGS(link_id(kept_ids[1]))));
+    ck_assert(link_ask(&frozen));
+    r = link_take(&frozen, &err);
+    ck_assert_msg(r != NULL, "%s", err.text);
+    frozen.pq->PQclear(r);
+    s->lease_ms = 100;
+    while (frozen.pq->PQconsumeInput(frozen.c) == 1 && env_now_ms(&env_real) < end_ms)
+        ck_assert_msg(s->type->beat(s, &err) == STATUS_OK, "%s", err.text);
+    ck_assert_int_eq(frozen.pq->PQstatus(frozen.c), CONNECTION_BAD);
+    link_close(&frozen);
+    commit(s, open);
+    ck_assert_str_eq(stored(s, 0), "1.1.0:o");
+    s->type->close(s);
 }
 END_TEST
 
@@ -686,6 +720,7 @@ int main(void)
     tcase_add_loop_test(t, test_damage, 0, 3);
     tcase_add_test(t, test_things);
     tcase_add_test(t, test_kinds);
+    tcase_add_test(t, test_stuck);
     tcase_add_test(t, test_places);
     tcase_add_test(t, test_lend);
     tcase_add_loop_test(t, test_refused, 0, 3);
