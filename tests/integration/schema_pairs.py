@@ -47,6 +47,10 @@ def is_exact_multiple(value, divisor):
     return fractions.Fraction(repr(value)) % fractions.Fraction(repr(divisor)) == 0
 
 
+def ends_a_line(value, _):
+    return '\\n"' in json.dumps(value)
+
+
 def any_instance(*_):
     return True
 
@@ -60,6 +64,8 @@ RULES = (
     ("format", "email", any_instance, "jsonschema asks for an @ alone; jsonschema-rs asks more of a domain than RFC 5321's letters"),
     ("format", "idn-email", any_instance, "likewise"),
     ("format", "hostname", any_instance, "jsonschema-rs applies IDNA's rules for labels with hyphens at the third and fourth place"),
+    ("oneOf", None, ends_a_line, "Python's $ matches before a last line feed, too: then an alternative's pattern does"),
+    ("not", None, ends_a_line, "likewise"),
     ("multipleOf", None, is_exact_multiple, "jsonschema divides as floating point does: 0.07 is no multiple of 0.01"),
 )
 
@@ -359,7 +365,7 @@ def formats_of(schema):
 
 def rule_of_error(error):
     """The rule that names why jsonschema refuses; of alternatives, of one that would hold but for such a difference."""
-    if error.validator in ("anyOf", "oneOf"):
+    if error.context:
         of_alternatives = {}
         for inner in error.context:
             of_alternatives.setdefault(inner.schema_path[0], []).append(rule_of_error(inner))
