@@ -8,7 +8,7 @@
 enum { MOST_CHARACTERS = 20 /* of an integer that may fit, with its sign */ };
 
 /* How long the number is that begins at text; *ret_is_big: it is an integer that does not fit. */
-static size_t take_number(const char *text, size_t len, bool *ret_is_big)
+static size_t widen_number(const char *text, size_t len, bool *ret_is_big)
 {
     char copy[MOST_CHARACTERS + 1] = "";
     bool is_integer = true;
@@ -37,7 +37,7 @@ enum status json_widen(struct buf *out, const char *text, size_t len)
             n += text[at] == '\\' && at + 1 < len;
             is_in_string = text[at] != '"';
         } else if (text[at] == '-' || (text[at] >= '0' && text[at] <= '9')) {
-            n = take_number(text + at, len - at, &is_big);
+            n = widen_number(text + at, len - at, &is_big);
         } else {
             is_in_string = text[at] == '"';
         }

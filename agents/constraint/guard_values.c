@@ -94,7 +94,7 @@ static bool add_not(struct guard *g, struct string_rules *r, const json_t *value
 }
 
 /* A length that s names, 1e9 where it is larger; *out stays where s has none. */
-static bool read_length(struct guard *g, const json_t *s, const char *name, size_t *out)
+static bool read_bound_of_length(struct guard *g, const json_t *s, const char *name, size_t *out)
 {
     const json_t *value = json_object_get(s, name);
     const double number = json_number_value(value);
@@ -146,8 +146,9 @@ static bool add_rules(struct guard *g, struct string_rules *r, const json_t *s)
     for (size_t i = 0; i < json_array_size(formats); i++)
         if (!add_format(g, r, json_array_get(formats, i)))
             return false;
-    return add_not(g, r, json_object_get(s, "not")) && read_length(g, s, "minLength", &r->least) &&
-           read_length(g, s, "maxLength", &r->most);
+    return add_not(g, r, json_object_get(s, "not")) &&
+           read_bound_of_length(g, s, "minLength", &r->least) &&
+           read_bound_of_length(g, s, "maxLength", &r->most);
 }
 
 bool guard_string_rules(struct guard *g, struct string_rules *r, const json_t *s)
