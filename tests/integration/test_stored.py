@@ -64,6 +64,9 @@ def without_model(parleyd, tiny, program, folder):
         told_before = [said(parley, turn(c, number, f"{number}?", tokens=8, want_logprobs=2)).end() for number in (1, 2, 3)]
         gone = parley.open("tiny")
         also = parley.open("tiny")
+        with_tools = turn(also, 1, tokens=4)
+        with_tools.tools.add(name="look", description="Looks.", parameters='{"type":"object"}')
+        said(parley, with_tools).end()
         before = everything(parley, c)
         response = http(parley, "POST", "/v1/responses", text)[1]
         deleted = http(parley, "POST", "/v1/responses", text)[1]
@@ -87,7 +90,7 @@ def without_model(parleyd, tiny, program, folder):
         assert status == 0 and [told(line) for line in again] == [told(line) for line in exported], complaint
         # Turns are refused, and nothing of them is there.
         for refusal in (parley.conversations.Turn(turn(c, 4)), parley.conversations.Turn(conversations.TurnRequest(conversation=c, turn=4, text="x", observe_only=True)),
-                        parley.conversations.Turn(turn(c, 0))):
+                        parley.conversations.Turn(turn(c, 0)), parley.conversations.Turn(with_tools)):  # its tools are asked for as the model wants
             says_of_model(refused(grpc.StatusCode.NOT_FOUND, refusal))
         status, answer = http(parley, "POST", "/v1/chat/completions", named, **{"X-Conversation-Id": "tour"})
         assert status == 404 and "the conversation's model 'tiny' is not served" in answer["error"]["message"], answer
