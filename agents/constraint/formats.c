@@ -27,6 +27,8 @@
 /* At most 253 characters in all: few labels of any length, or more of which none is long. */
 #define LABEL_TO(n) "[A-Za-z0-9](?:[A-Za-z0-9-]{0," n "}[A-Za-z0-9])?"
 #define LABEL30 LABEL_TO("28")
+/* Labels that IDNA keeps for itself. */
+#define NO_IDNA "^(?!(?:.*\\.)?..--)"
 #define LABEL60 LABEL_TO("58")
 #define LABEL63 LABEL_TO("61")
 #define PCT "%[0-9A-Fa-f]{2}"
@@ -70,7 +72,8 @@ static const struct format {
     {"date-time", "^" FULL_DATE "[Tt]" FULL_TIME "$"},
     {"duration", "^P(?:\\d{1,9}W|" DURATION_DATE "(?:" DURATION_TIME ")?|" DURATION_TIME ")$"},
     {"email", EMAIL},
-    {"hostname", "^(?:(?:" LABEL30 "\\.){0,7}" LABEL30 "|(?:" LABEL63 "\\.){0,3}" LABEL60 ")$"},
+    {"hostname",
+     NO_IDNA "(?:(?:" LABEL30 "\\.){0,7}" LABEL30 "|(?:" LABEL63 "\\.){0,3}" LABEL60 ")$"},
     {"idn-email", EMAIL},
     {"idn-hostname", "^[a-z0-9]{1,63}(?:\\.[a-z0-9]{1,62}){0,3}$"},
     {"ipv4", "^" IPV4 "$"},

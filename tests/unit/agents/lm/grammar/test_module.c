@@ -280,6 +280,7 @@ START_TEST(test_schemas)
         {"{\"type\":\"string\",\"format\":\"regex\"}", "\"^(a|[^0-9_]+)*\\\\.b{2}$\"", "\"(a\""},
         {"{\"type\":\"string\",\"format\":\"idn-hostname\"}", "\"a.example\"", "\"xn--a\""},
         {"{\"type\":\"string\",\"format\":\"idn-email\"}", "\"a@b.example\"", "\"a@\""},
+        {"{\"type\":\"string\",\"format\":\"hostname\"}", "\"a--b.c\"", "\"a.bc--d\""},
         {"{\"type\":\"string\",\"format\":\"iri\"}", "\"urn:x:y\"", "\"a/b\""},
         {"{\"type\":\"string\",\"format\":\"iri-reference\"}", "\"a/b\"", "\"a b\""},
     };
