@@ -423,6 +423,9 @@ static enum status room_agent_divide(struct room_agent *a, const struct turn_eve
     while (rc == STATUS_OK && reply_parser_next(a->parser, &part)) {
         if (part.kind != REPLY_TEXT || part.len == 0)
             continue;
+        if (part.len > ROOM_ANSWER_MAX_BYTES - a->words.len)
+            return error_set(err, STATUS_RANGE, "the answer has more than %d bytes",
+                             ROOM_ANSWER_MAX_BYTES);
         if (buf_append(&a->words, part.text, part.len) != STATUS_OK)
             return error_no_memory(err, a->words.len + part.len, "what an agent says");
         room_words_end_nowhere(a->words.data + a->words.len - part.len, part.len);
@@ -688,8 +691,8 @@ enum status room_invite(struct room_person **out, struct room *room,
     a->slot = room_free_slot(room);
     a->policy = i->policy;
     a->every = i->every;
-    a->heard = room->next_seq; /* of its own coming */
-    buf_init(&a->words, r->conversations->config.max_reply_bytes);
+    a->heard = room->next_seq;                      /* of its own coming */
+    buf_init(&a->words, ROOM_ANSWER_MAX_BYTES + 1); /* with its end */
     if (room_agent_open(a, m, room, i, err) != STATUS_OK) {
         free(a);
         return err->status;
@@ -765,7 +768,7 @@ enum status room_agent_restore(struct room *room, const char *id, const char *na
     a->hears = state->hears;
     a->is_resuming = state->turn != 0;
     a->patient_until_us = env_now_us(r->env) + ROOM_AGENT_PATIENCE_US;
-    buf_init(&a->words, r->conversations->config.max_reply_bytes);
+    buf_init(&a->words, ROOM_ANSWER_MAX_BYTES + 1); /* with its end */
     if (room_pin_add(room, &a->conversation, err) != STATUS_OK ||
         room_member_restore(&a->member, room, &a->person, err) != STATUS_OK) {
         buf_deinit(&a->words);

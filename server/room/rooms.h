@@ -46,8 +46,9 @@ enum {
     ROOM_MAX_CHAIN = 4,              /* answers of agents to agents, without a person between */
     ROOM_HEARD_MAX_BYTES = 64 << 10, /* of texts that an agent hears at once; the oldest go */
     ROOM_PIECE_MAX_BYTES = 16 << 10,
-    ROOM_RETRY_MS = 1000,    /* between attempts to write */
-    ROOM_MAX_ENTRIES = 1000, /* a longer log loses its oldest */
+    ROOM_ANSWER_MAX_BYTES = 128 << 10, /* of an agent: as JSON six times as much, in one frame */
+    ROOM_RETRY_MS = 1000,              /* between attempts to write */
+    ROOM_MAX_ENTRIES = 1000,           /* a longer log loses its oldest */
     ROOMS_OF_A_PERSON = 16,
     ROOM_READERS_OF_A_PERSON = 16, /* connections */
     ROOM_CURSORS_OF_A_READER = 32, /* rooms that it reads, and ends of rooms that it has not read */

@@ -365,6 +365,26 @@ def agents(parley):
         one.close()
 
 
+def says_too_much(parley):
+    """An answer that no frame takes is an entry that says so; the room stays open to all."""
+    program = "import sys, parley\n@parley.agent('big')\nclass Big:\n    def observe(self, messages): pass\n    def act(self): return '\\x01' * 200000\nparley.serve(Big, sys.argv[1])"
+    worker = children.start([sys.executable, "-c", program, parley.address], env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]})
+    ann = Socket(parley, "Ann")
+    ann.join("much")
+    children.until("it is attached", lambda: "\"big\"" in urllib.request.urlopen(f"http://{parley.http}/v1/models", timeout=children.PATIENCE).read().decode(), worker)
+    ann.send(invite={"room": "much", "agent": "big", "name": "Big"})
+    ann.say("much", "Big?", 1)
+    said = ann.until("entry", of("Big"))[-1]["entry"]
+    assert (said["kind"], said["text"]) == ("ROOM_ENTRY_KIND_FAILED", "the answer has more than 131072 bytes"), said["kind"]
+    bob = Socket(parley, "Bob")
+    bob.join("much")
+    assert bob.until("entry", of("Big"))[-1]["entry"] == said
+    ann.close()
+    bob.close()
+    worker.kill()
+    worker.wait()
+
+
 def slow(parley):
     """Who reads nothing for a while gets all of it later, in order."""
     reader, speakers = Socket(parley, "Slow"), [Socket(parley, f"Speaker {i}") for i in range(4)]
@@ -667,7 +687,7 @@ def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     with children.Daemon(parleyd, "--http", "127.0.0.1:0") as parley:
         ghost_is_away = vanishes(parley)
-        for test in (talk, comes_back, other_wires, by_post, rules, agents, slow, crowd, full):
+        for test in (talk, comes_back, other_wires, by_post, rules, agents, says_too_much, slow, crowd, full):
             test(parley)
             print(f"{test.__name__}: good", flush=True)
         kept(parleyd, write_tiny_model)
