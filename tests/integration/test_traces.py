@@ -334,7 +334,8 @@ def lengths(parleyd, model, other):
         for options, n in (({}, 7), ({"num_predict": 9}, 9), ({"num_predict": 3.0}, 3)):
             assert count("/api/chat", "tiny", messages=SAY, options={**options, "ignore_eos": True}) == n
         assert 100 < count("/api/chat", "tiny", messages=SAY, options={"num_predict": -1, "ignore_eos": True}) == \
-            count("/api/generate", "tiny", prompt="hello there", options={"num_predict": -2, "ignore_eos": True})
+            count("/api/generate", "tiny", prompt="hello there", options={"num_predict": -2, "ignore_eos": True}) == \
+            count("/api/chat", "tiny", messages=SAY, options={"num_predict": 0, "ignore_eos": True})
         assert count("/v1/completions", "tiny", prompt="hello") == 16  # as OpenAI's API says
 
 
