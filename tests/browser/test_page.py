@@ -48,9 +48,9 @@ class Ready:
         page.until(READY)
         return page
 
-    def slow(self, title):
+    def slow(self, title, n_tokens=N):
         """The address of a conversation whose replies take a while."""
-        return "#/c/" + conversation(self.http, "long", title, temperature=1, seed="7", ignoreEos=True, maxTokens=N)
+        return "#/c/" + conversation(self.http, "long", title, temperature=1, seed="7", ignoreEos=True, maxTokens=n_tokens)
 
 
 def check_looks(ready):
@@ -155,7 +155,7 @@ def check_keyboard(ready):
 
 def check_stop(ready):
     """Escape ends a reply; what there is of it stays."""
-    page = ready.page(ready.slow("stop"))
+    page = ready.page(ready.slow("stop", 30 * N))
     write(page, "Tell me a long story.")
     page.until(f"{ANSWERING} && document.querySelector('.markdown')?.textContent.length > 20")
     page.press("Escape")

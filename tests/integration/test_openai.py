@@ -910,7 +910,7 @@ def hostile(parleyd, tiny):
         some = '{"properties":{"a":%s}}' % some
     wide = "[" + ",".join(map(str, range(20000))) + "]"
     schemas = [(deep, "parsing depth"), (some, "nested too deeply"), ('{"enum":[%s1]}' % ("1," * 999_999), "too many values"), ('{"enum":[%s1]}' % ("1," * 99_999), "too many values"),
-               ('{"enum":%s}' % wide, "too many values"), ('{"type":"string","maxLength":1000000}', "'maxLength' is larger than the compiler's limit"),
+               ('{"enum":%s}' % wide, "too many values"), ('{"type":"string","minLength":1000000}', "'minLength' is larger than the compiler's limit"),
                ('{"type":"array","minItems":1000000000}', "'minItems' is larger than the compiler's limit"), ('{"type":"string","pattern":"^(a{1000}){1000}$"}', "too many repetitions"),
                ('{"enum":[%s]}' % ",".join(map(str, range(1_000_000))), "bytes, at most")]
     with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--http", "127.0.0.1:0") as parley:
