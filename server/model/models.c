@@ -757,6 +757,18 @@ enum status models_unload(struct models *r, const char *name, struct models_wait
     return STATUS_OK;
 }
 
+bool models_release(struct models *r, const char *name)
+{
+    struct model_entry *e = models_find(r, name);
+
+    if (r->has_ended || r->config.memory_bytes == 0 || e == NULL || e->state != MODEL_ENTRY_READY ||
+        !may_go(r, e))
+        return false;
+    log_info("released", "model=%s", e->name);
+    begin_unload(r, e);
+    return true;
+}
+
 /* --- another configuration --- */
 
 /* An unloaded entry that the configuration has changed goes, or is loaded from its new path. */

@@ -85,6 +85,9 @@ enum status models_load(struct models *r, const char *name, struct models_wait *
  * notified. *ret_done as above. Fails if a user of the model refuses. */
 enum status models_unload(struct models *r, const char *name, struct models_wait *w, bool *ret_done,
                           struct error *err) MUST_CHECK;
+/* Unloads a model that a client needs no more, as for room: with memory_bytes, so that the next
+ * request loads it again, and only if nothing uses it. Returns whether the model goes. */
+bool models_release(struct models *r, const char *name);
 /* Ends the wait: done is not called. Does nothing if w does not wait. */
 void models_leave(struct models_wait *w);
 

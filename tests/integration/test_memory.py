@@ -80,6 +80,23 @@ def least_recently_used(client):
     return first
 
 
+def released(client):
+    """Ollama's clients unload a model: one that nobody uses goes, and the next request loads it again."""
+    def unload(model):
+        body = json.dumps({"model": model, "keep_alive": 0}).encode()
+        with urllib.request.urlopen(f"http://{client.http}/api/generate", body, timeout=children.PATIENCE) as answer:
+            assert json.load(answer)["done_reason"] == "unload"
+            return answer.headers["X-Parley-Unenforced"]
+
+    first = ask(client, "a")
+    held = client.open("a")
+    assert unload("a") == "keep_alive" and "a" in loaded(client)
+    client.close(held)
+    assert unload("a") is None
+    children.until("the model to be gone", lambda: "a" not in loaded(client))
+    assert ask(client, "a") == first
+
+
 def conversations_hold(client):
     """A model with an open conversation is not idle: it stays, and the request for a third is refused, until one is closed."""
     held = {name: client.open(name) for name in ("a", "c")}
@@ -180,6 +197,7 @@ def main():
         flags += ["--kv-bytes", str(KV_BYTES), "--http", "127.0.0.1:0", "--service", plan]
         with Parleyd(parleyd, *flags, "--memory", str(5 * (size + KV_BYTES) // 2)) as client:
             first = least_recently_used(client)
+            released(client)
             conversations_hold(client)
             many_at_once(client, first)
             kserve_comes_again(client, first)

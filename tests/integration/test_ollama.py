@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import time
+import urllib.request
 
 import ollama
 
@@ -96,8 +97,11 @@ def generate(daemon):
     assert briefed.response == same.message.content and briefed.prompt_eval_count == same.prompt_eval_count != turn.prompt_eval_count
     for loaded in (client.generate("tiny"), client.chat("tiny"), client.generate("tiny", "", keep_alive=-1)):
         assert loaded.done and loaded.done_reason == "load" and loaded.eval_count is None
-    for now in (0, "0s"):
-        expect(400, "keep_alive", client.generate, "tiny", "", keep_alive=now)
+    for now in (0, "0s"):  # without --memory no request would load it again
+        body = json.dumps({"model": "tiny", "keep_alive": now}).encode()
+        with urllib.request.urlopen(f"http://{daemon.http}/api/generate", body, timeout=PATIENCE) as answer:
+            assert answer.headers["X-Parley-Unenforced"] == "keep_alive" and json.load(answer)["done_reason"] == "unload"
+    assert client.generate("tiny", "Once", options=options).eval_count == 8
 
 
 def formats(daemon):

@@ -320,20 +320,21 @@ static bool ollama_wants_unload(const json_t *keep)
 }
 
 /* The model is loaded, or resolution_find_model has said why it is not. */
-static enum status ollama_answer_empty(struct exchange *x, const struct ollama_request *r,
-                                       bool is_chat, const json_t *body, struct error *err)
+static enum status ollama_answer_empty(struct exchange *x, struct ollama_request *r, bool is_chat,
+                                       const json_t *body, struct error *err)
 {
-    const json_t *keep = field(body, "keep_alive");
+    const bool wants_unload = ollama_wants_unload(field(body, "keep_alive"));
     struct json_writer w;
     struct model *model;
     struct buf out;
 
     if (resolution_find_model(&model, x, r->base.model, err) != STATUS_OK)
         return err->status;
-    if (ollama_wants_unload(keep))
-        return error_field(
-            err, "keep_alive",
-            "is 0, and no request unloads a model: 'parley models unload %.80s' does", model->name);
+    if (wants_unload && !models_release(exchange_server(x)->models, model->name) &&
+        request_leave_out(&r->base, "keep_alive", exchange_arena(x), err) != STATUS_OK)
+        return err->status;
+    if (r->base.left_out != NULL && r->base.left_out[0] != '\0')
+        exchange_set_unenforced(x, r->base.left_out);
     buf_init(&out, OLLAMA_EMPTY_MAX_BYTES);
     w = json_writer_begin(&out);
     ollama_write_head(r->base.model[0] == '\0' ? model->name : r->base.model,
@@ -341,7 +342,7 @@ static enum status ollama_answer_empty(struct exchange *x, const struct ollama_r
     ollama_begin_said(is_chat, (struct text){"", 0}, (struct text){0}, &w);
     ollama_end_said(is_chat, &w);
     json_write_bool(&w, "done", true);
-    json_write_text(&w, "done_reason", "load");
+    json_write_text(&w, "done_reason", wants_unload ? "unload" : "load");
     ollama_end_line(&w);
     answer_json(x, &w, &out);
     buf_deinit(&out);
