@@ -154,7 +154,7 @@ enum status message_extras_read(struct message_extras *out, const struct message
         *out = x;
         return STATUS_OK;
     }
-    more = json_loadb(m->more, m->more_len, 0, NULL);
+    more = json_loadb(m->more, m->more_len, JSON_ALLOW_NUL, NULL);
     rc = more == NULL ? STATUS_EXHAUSTED : STATUS_OK; /* we wrote it */
     if (rc == STATUS_OK)
         rc = extras_keep_calls(&x, json_object_get(more, "tool_calls"), arena);
@@ -182,12 +182,12 @@ bool message_extras_are_all(const struct message *m)
         return true;
     arena_init(&arena, SIZE_MAX);
     buf_init(&text, SIZE_MAX);
-    more = json_loadb(m->more, m->more_len, 0, NULL);
+    more = json_loadb(m->more, m->more_len, JSON_ALLOW_NUL, NULL);
     if (more == NULL) {
         are = false;
     } else if (message_extras_read(&x, m, &arena) == STATUS_OK &&
                message_extras_write(&text, &x) == STATUS_OK) {
-        read = text.len == 0 ? NULL : json_loadb(text.data, text.len, 0, NULL);
+        read = text.len == 0 ? NULL : json_loadb(text.data, text.len, JSON_ALLOW_NUL, NULL);
         are = json_equal(more, read) != 0;
         json_decref(read);
     }
@@ -199,7 +199,7 @@ bool message_extras_are_all(const struct message *m)
 
 bool tools_are_array(struct text tools)
 {
-    json_t *value = tools.len == 0 ? NULL : json_loadb(tools.text, tools.len, 0, NULL);
+    json_t *value = tools.len == 0 ? NULL : json_loadb(tools.text, tools.len, JSON_ALLOW_NUL, NULL);
     const bool are = tools.len == 0 || json_is_array(value);
 
     json_decref(value);
@@ -208,7 +208,7 @@ bool tools_are_array(struct text tools)
 
 enum status message_extras_calls_text(struct buf *out, const struct message *m)
 {
-    json_t *more = m->more_len > 0 ? json_loadb(m->more, m->more_len, 0, NULL) : NULL;
+    json_t *more = m->more_len > 0 ? json_loadb(m->more, m->more_len, JSON_ALLOW_NUL, NULL) : NULL;
     const json_t *calls = json_object_get(more, "tool_calls");
     struct json_writer w = json_writer_begin_spaced(out);
 

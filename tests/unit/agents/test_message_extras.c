@@ -15,6 +15,7 @@ static const struct message_extras all[] = {
     {0},
     {.calls = calls, .n_calls = 2, .thoughts = {"h\"m\n", 4}},
     {.call_id = {"id1", 3}, .name = {"f", 1}},
+    {.calls = calls, .n_calls = 2, .thoughts = {"m\0!", 3}, .name = {"\0f", 2}},
 };
 
 static void check_text(struct text is, struct text expected)
@@ -57,6 +58,7 @@ START_TEST(hidden_parts)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         ck_assert_msg(!are_all(bad[i], strlen(bad[i])), "%s", bad[i]);
     ck_assert(tools_are_array((struct text){"", 0}) && tools_are_array((struct text){"[{}]", 4}));
+    ck_assert(tools_are_array((struct text){"[\"\\u0000\"]", 10}));
     ck_assert(!tools_are_array((struct text){"[{}", 3}) &&
               !tools_are_array((struct text){"{}", 2}));
 }
