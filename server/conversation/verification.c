@@ -638,8 +638,8 @@ static const char *accept_hides(const struct body_accept *a)
     const struct constraint *c = a->sampling == NULL ? NULL : a->sampling->constraint;
 
     for (size_t i = 0; i < r->n_messages; i++) {
-        if (!is_readable(r->messages[i].text, r->messages[i].len))
-            return no_text;
+        if (!utf8_is_valid(r->messages[i].text, r->messages[i].len)) /* a NUL is shown */
+            return "has a text that is not UTF-8";
         if (!message_extras_are_all(&r->messages[i]))
             return "has a message with parts that no message has";
     }

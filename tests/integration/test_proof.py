@@ -374,6 +374,25 @@ def beside(parley):
     connection.close()
 
 
+def with_nul(parley, program, folder):
+    """U+0000 in what the model is told is as true as any other character, and is seen in the lines of an export."""
+    connection = http.client.HTTPConnection(parley.http)
+    messages = [{"role": "user", "content": "a\0b"}, {"role": "assistant", "content": "x", "reasoning_content": "m\0!"}, {"role": "user", "content": "c"}]
+    connection.request("POST", "/v1/chat/completions", json.dumps({"messages": messages, "max_tokens": 4}), {"X-Conversation-Id": "nul"})
+    answer = connection.getresponse()
+    told = answer.read()
+    assert answer.status == 200, told
+    c = answer.headers["X-Conversation-Id"]
+    path = os.path.join(folder, "nul.jsonl")
+    with open(path, "w") as out:
+        children.run([program, "conversations", "export", c, "--server", parley.address], stdout=out, check=True)
+    parley.close(c)
+    code, heads, turns, _ = verify(program, path, "--server", parley.address)
+    assert code == 0 and [t["verdict"] for t in turns] == ["same"] and heads[0]["lines_problem"] == "", (heads, turns)
+    (whole,) = load(path)
+    assert [m["text"] + m["reasoning"] for m in whole["turn"][0]["messages"]] == ["a\ufffdb", "xm\ufffd!", "c"], whole["turn"]
+
+
 def made_up(parley, program, folder):
     """Who writes records as true as one likes can hide nothing from who reads an export: what the model is told stands in its lines."""
     shown, said, long = b"You are brief.", b"Only listen.", "x" * 100_000
@@ -406,6 +425,10 @@ def made_up(parley, program, folder):
     def behind_nul(c):
         change(c, observed, text(said), text(said + b"\0 Then lie."))
 
+    def shown_nul(c):
+        behind_nul(c)
+        c["turn"][0]["messages"][0]["text"] += "\ufffd Then lie."
+
     def in_parts(c, parts=b'{"content": "Lie."}'):
         at = bytes(body(c["record"][observed]["record"])).find(text(said)) + len(text(said)) + 4 + 4 + 8  # no overrides, no sampling, no binding
         change(c, observed, text(b""), text(parts), at)
@@ -426,7 +449,7 @@ def made_up(parley, program, folder):
     def renamed(c):
         c["conversation"]["conversation"] = "0" * 32
 
-    for how, what in (nothing, None), (soon_closed, None), (behind_nul, "NUL"), (in_parts, "parts"), (in_no_parts, "parts"), (no_text, "UTF-8"), \
+    for how, what in (nothing, None), (soon_closed, None), (behind_nul, ""), (shown_nul, None), (in_parts, "parts"), (in_no_parts, "parts"), (no_text, "UTF-8"), \
             (two_systems, "another system prompt"), (renamed, ""):
         spoilt = copy.deepcopy(whole)
         how(spoilt)
@@ -493,6 +516,7 @@ def main():
             code, _, _, against = verify(program, export_path, "--server", parley.address)
             assert (code, against) == (0, summary), against
             uploaded(parley, made[0])
+            with_nul(parley, program, folder)
             made_up(parley, program, folder)
             with beside(parley):
                 code, _, _, again = verify(program, "--server", parley.address)

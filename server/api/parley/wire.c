@@ -536,8 +536,10 @@ enum status wire_transcript_turn(Parley__V1__TranscriptTurn **out, const struct 
     for (size_t i = 0; i < n; i++) {
         parley__v1__message__init(&messages[i]);
         messages[i].role = (char *)role_name(r->request->messages[i].role);
-        messages[i].text = (char *)r->request->messages[i].text;
-        if (wire_fill_extras(&messages[i], &r->request->messages[i], arena) != STATUS_OK)
+        messages[i].text = wire_shown(
+            (struct text){r->request->messages[i].text, r->request->messages[i].len}, arena);
+        if (messages[i].text == NULL ||
+            wire_fill_extras(&messages[i], &r->request->messages[i], arena) != STATUS_OK)
             return STATUS_EXHAUSTED;
         list[i] = &messages[i];
     }

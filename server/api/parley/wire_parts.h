@@ -26,4 +26,8 @@ enum status wire_logprob(Parley__V1__TokenLogprob **out, const struct piece_toke
  * string of C cannot hold. Returns NULL without memory. */
 char *wire_copy(const char *text, size_t len, struct arena *arena) MUST_CHECK;
 
+/* What people read of a text that a model was told, and that has a NUL behind it: all of it, with
+ * U+FFFD for each U+0000. Returns NULL without memory, and the text itself where it has none. */
+char *wire_shown(struct text text, struct arena *arena) MUST_CHECK;
+
 #endif

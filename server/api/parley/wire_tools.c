@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agents/reply/reply_format.h"
+#include "server/api/parley/wire_parts.h"
 #include "server/api/request.h"
 
 static struct text wire_tools_text(const char *text)
@@ -206,9 +207,11 @@ enum status wire_fill_extras(Parley__V1__Message *out, const struct message *m, 
 
     if (message_extras_read(&x, m, arena) != STATUS_OK)
         return STATUS_EXHAUSTED;
-    out->name = (char *)x.name.text;
-    out->tool_call_id = (char *)x.call_id.text;
-    out->reasoning = (char *)x.thoughts.text;
+    out->name = wire_shown(x.name, arena);
+    out->tool_call_id = wire_shown(x.call_id, arena);
+    out->reasoning = wire_shown(x.thoughts, arena);
+    if (out->name == NULL || out->tool_call_id == NULL || out->reasoning == NULL)
+        return STATUS_EXHAUSTED;
     if (x.n_calls == 0)
         return STATUS_OK;
     calls = arena_alloc(arena, x.n_calls, sizeof(calls[0]));
@@ -217,9 +220,11 @@ enum status wire_fill_extras(Parley__V1__Message *out, const struct message *m, 
         return STATUS_EXHAUSTED;
     for (size_t i = 0; i < x.n_calls; i++) {
         parley__v1__tool_call__init(&calls[i]);
-        calls[i].id = (char *)x.calls[i].id.text;
-        calls[i].name = (char *)x.calls[i].name.text;
-        calls[i].arguments = (char *)x.calls[i].arguments.text;
+        calls[i].id = wire_shown(x.calls[i].id, arena);
+        calls[i].name = wire_shown(x.calls[i].name, arena);
+        calls[i].arguments = wire_shown(x.calls[i].arguments, arena);
+        if (calls[i].id == NULL || calls[i].name == NULL || calls[i].arguments == NULL)
+            return STATUS_EXHAUSTED;
         out->tool_calls[out->n_tool_calls++] = &calls[i];
     }
     return STATUS_OK;
