@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import random
+import re
 import struct
 import sys
 import tempfile
@@ -519,8 +520,9 @@ def main():
             with_nul(parley, program, folder)
             made_up(parley, program, folder)
             with beside(parley):
-                code, _, _, again = verify(program, "--server", parley.address)
-                assert (code, again) == (0, summary), again
+                again = children.run([program, "verify", "--json", "--server", parley.address], stdout=-1, stderr=-1, text=True)
+                assert again.returncode == 0 and json.loads(again.stdout.split("\n")[-2]) == summary, again
+                assert re.search("does not store: [1-9]", again.stderr), again
             # a sample, one conversation alone, one that is not there
             code, _, turns, one = verify(program, "--server", parley.address, "--sample", "3", "--seed", "5")
             assert code == 0 and one["same"] == len(turns) == 3 and one["left_out"] == summary["same"] - 3, one
@@ -547,6 +549,10 @@ def main():
         with harness.Parleyd(parleyd, "--model", f"name={model}", "--kv", "f32", "--threads", "1", "--speculate", "off") as parley:
             code, _, turns, offline = verify(program, export_path, "--server", parley.address)
             assert (code, offline) == (0, summary), (offline, [t for t in turns if t["verdict"] != "same"])
+            parley.open("name")
+            for verb in "verify", "rerun":  # of a server that stores none, nothing is known
+                none = children.run([program, verb, "--server", parley.address], stdout=-1, stderr=-1, text=True)
+                assert none.returncode == 2 and "--data" in none.stderr and none.stdout == "", none
         # the wrong type of keys and values, and another model, are no differences; forced, they are
         code, _, turns, _ = verify(program, export_path, "--model", f"tiny={model}")
         assert code == 2 and any("kv=" in t["why"] for t in turns)

@@ -193,6 +193,8 @@ static enum parley_status computing_fetch(struct computing *c, const char *conve
 
 struct fetch_all {
     struct computing *computing;
+    size_t n_unstored;
+    struct parley_error unstored; /* of the last of them */
     bool is_good;
 };
 
@@ -201,9 +203,13 @@ static bool fetch_one(void *arg, const Parley__V1__Conversation *conversation)
     struct fetch_all *f = arg;
     struct parley_error err;
 
-    if (computing_fetch(f->computing, conversation->conversation, &err) == PARLEY_OK ||
-        err.status == PARLEY_FAILED_PRECONDITION)
+    if (computing_fetch(f->computing, conversation->conversation, &err) == PARLEY_OK)
         return true;
+    if (err.status == PARLEY_FAILED_PRECONDITION) {
+        f->n_unstored++;
+        f->unstored = err;
+        return true;
+    }
     if (strcmp(err.reason, "CONVERSATION_NOT_FOUND") == 0) {
         console_line("conversation %s was closed meanwhile", conversation->conversation);
         return true;
@@ -216,13 +222,22 @@ static bool fetch_one(void *arg, const Parley__V1__Conversation *conversation)
 /* All conversations that the server stores; it has others, too, which come and go. */
 static bool computing_fetch_all(struct computing *c)
 {
-    struct fetch_all f = {c, true};
+    struct fetch_all f = {.computing = c, .is_good = true};
     struct parley_error err;
 
-    if (listing_each(c->channel, NULL, 0, fetch_one, &f, NULL, &err) == PARLEY_OK)
-        return f.is_good;
-    console_error("%s", err.text);
-    return false;
+    if (listing_each(c->channel, NULL, 0, fetch_one, &f, NULL, &err) != PARLEY_OK) {
+        console_error("%s", err.text);
+        return false;
+    }
+    if (!f.is_good)
+        return false;
+    if (f.n_unstored > 0 && c->jobs.n == 0) { /* nothing would be checked */
+        console_error("%s", f.unstored.text);
+        return false;
+    }
+    if (f.n_unstored > 0)
+        console_line("conversations left out, which the server does not store: %zu", f.n_unstored);
+    return true;
 }
 
 /* What has a '/' is no id. */
