@@ -55,12 +55,12 @@ bool out_has_colours(void)
            (no_color == NULL || *no_color == '\0');
 }
 
-/* C0 and C1, and the embeddings, overrides and isolates that turn a line's direction. */
+/* C0 and C1, and the marks, embeddings, overrides and isolates that turn a line's direction. */
 static bool is_control(uint32_t character)
 {
     return (character < 0x20 && character != '\n' && character != '\t') ||
-           (character >= 0x7f && character < 0xa0) ||
-           (character >= 0x202a && character <= 0x202e) ||
+           (character >= 0x7f && character < 0xa0) || character == 0x61c || character == 0x200e ||
+           character == 0x200f || (character >= 0x202a && character <= 0x202e) ||
            (character >= 0x2066 && character <= 0x2069);
 }
 

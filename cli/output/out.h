@@ -17,8 +17,8 @@ bool out_flush(void);
 /* Writes the object as one compact line, and takes the object. */
 bool out_json(json_t *object);
 /* Writes text that a peer sent. On a terminal the control characters but tab and newline become
- * U+FFFD, so that the text cannot steer the terminal; and so do the controls of direction, U+202A
- * to U+202E and U+2066 to U+2069, so that the text cannot reorder the line. */
+ * U+FFFD, so that the text cannot steer the terminal; and so do U+061C, U+200E, U+200F, U+202A to
+ * U+202E and U+2066 to U+2069, which nobody sees, so that they cannot reorder the line. */
 bool out_foreign(const char *text, size_t len);
 /* What a terminal is to show for a character that a peer sent. */
 uint32_t out_shown(uint32_t character);

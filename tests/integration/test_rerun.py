@@ -111,14 +111,14 @@ def main():
         # each change has its effect, and no other turn is changed
         conversations = load(export)
         page = at("page.html")
-        code, turns, summary = rerun(program, export, "--model", at("tiny.gguf"), "--kv", "f32", "--system", "<b>You</b> are \u202eloud.", "--html", page)
+        code, turns, summary = rerun(program, export, "--model", at("tiny.gguf"), "--kv", "f32", "--system", "<b>You</b> are \u202elo\u200fud.", "--html", page)
         assert code == 1 and summary["differ"] > 0 and summary["differ"] == sum(t["verdict"] == "differs" for t in turns)
         assert summary["kl_turns"] == 0 or summary["mean_kl"] > 0
         differing = [t for t in turns if t["verdict"] == "differs"]
         assert all(t["recorded"] != t["computed"] or "ended" in t["why"] for t in differing)
         with open(page) as f:
             text = f.read()
-        assert text.count('<div class="pair">') == len(differing) and "<b>You" not in text and "\u202e" not in text and html.escape("<b>You</b>") in text and not re.search("<script|src=|href=", text)
+        assert text.count('<div class="pair">') == len(differing) and "<b>You" not in text and not re.search("[\u200f\u202e]", text) and html.escape("<b>You</b>") in text and not re.search("<script|src=|href=", text)
         for t in differing:
             assert all(html.escape(word, quote=False) in text.replace("<mark>", "") for word in re.findall(r"[a-z]{5,}", t["computed"])[:1])
         code, turns, summary = rerun(program, export, "--model", at("tiny.gguf"), "--kv", "f32", "--max-tokens", "1")

@@ -43,6 +43,8 @@ START_TEST(test_foreign)
         {"\033[2J\x7f\xc2\x9b", "\ufffd[2J\ufffd\ufffd"},
         {"\u2029\u202a\u202b\u202c\u202d\u202e\u202f",
          "\u2029\ufffd\ufffd\ufffd\ufffd\ufffd\u202f"},
+        {"\u061b\u061c\u061d \u200d\u200e\u200f\u2010",
+         "\u061b\ufffd\u061d \u200d\ufffd\ufffd\u2010"},
         {"\u2065\u2066\u2067\u2068\u2069\u206a", "\u2065\ufffd\ufffd\ufffd\ufffd\u206a"},
     };
     char shown[64];
