@@ -767,7 +767,7 @@ enum status reply_parser_open(struct reply_parser **out, const struct reply_pars
     buf_init(&p->parts, MAX_PARSED_BYTES);
     buf_init(&p->thought_ranges, MAX_PARSED_BYTES);
     if (p->format != NULL && config->tools.len > 0 && !config->is_json) {
-        p->tools = json_loadb(config->tools.text, config->tools.len, 0, NULL);
+        p->tools = json_loadb(config->tools.text, config->tools.len, JSON_ALLOW_NUL, NULL);
         if (p->tools == NULL) {
             reply_parser_close(p);
             return error_no_memory(err, config->tools.len, "the tools");

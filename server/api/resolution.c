@@ -318,8 +318,8 @@ static bool resolution_more_is_same(const struct message *a, const struct messag
         return true;
     if (a->more_len == 0 || b->more_len == 0)
         return false;
-    x = json_loadb(a->more, a->more_len, 0, NULL);
-    y = json_loadb(b->more, b->more_len, 0, NULL);
+    x = json_loadb(a->more, a->more_len, JSON_ALLOW_NUL, NULL);
+    y = json_loadb(b->more, b->more_len, JSON_ALLOW_NUL, NULL);
     is_same = x != NULL && json_equal(x, y);
     json_decref(x);
     json_decref(y);

@@ -310,7 +310,7 @@ static json_t *flat_tool(const json_t *tool)
 /* Of a response that is read again only its turn knows the tools. */
 static void response_write_turn_tools(const struct tool_use *use, struct json_writer *w)
 {
-    json_t *list = json_loadb(use->tools.text, use->tools.len, 0, NULL);
+    json_t *list = json_loadb(use->tools.text, use->tools.len, JSON_ALLOW_NUL, NULL);
     char *text;
 
     for (size_t i = 0; w->rc == STATUS_OK && i < json_array_size(list); i++) {

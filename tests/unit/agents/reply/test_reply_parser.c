@@ -14,7 +14,8 @@ static const char tools[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"parameters\":{\"type\":"
     "\"object\","
     "\"properties\":{\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\"}}}}},"
-    "{\"type\":\"function\",\"function\":{\"name\":\"now\"}}]";
+    "{\"type\":\"function\",\"function\":{\"name\":\"now\","
+    "\"description\":\"\\u0000\"}}]";
 
 static const struct call_format *family(const char *name)
 {
