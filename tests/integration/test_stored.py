@@ -18,7 +18,7 @@ import harness
 from agent_process import Worker
 from children import until
 from harness import conversations
-from parley.v1 import cursor_pb2  # harness knows where they are
+from parley.v1 import content_pb2, cursor_pb2  # harness knows where they are
 from test_export import told
 from test_journal import Mortal, everything, pages, refused, said, turn
 
@@ -67,6 +67,8 @@ def without_model(parleyd, tiny, program, folder):
         with_tools = turn(also, 1, tokens=4)
         with_tools.tools.add(name="look", description="Looks.", parameters='{"type":"object"}')
         said(parley, with_tools).end()
+        with_reasoning = turn(also, 1, tokens=4)
+        with_reasoning.reasoning.effort = content_pb2.Reasoning.EFFORT_LOW
         before = everything(parley, c)
         response = http(parley, "POST", "/v1/responses", text)[1]
         deleted = http(parley, "POST", "/v1/responses", text)[1]
@@ -90,7 +92,8 @@ def without_model(parleyd, tiny, program, folder):
         assert status == 0 and [told(line) for line in again] == [told(line) for line in exported], complaint
         # Turns are refused, and nothing of them is there.
         for refusal in (parley.conversations.Turn(turn(c, 4)), parley.conversations.Turn(conversations.TurnRequest(conversation=c, turn=4, text="x", observe_only=True)),
-                        parley.conversations.Turn(turn(c, 0)), parley.conversations.Turn(with_tools)):  # its tools are asked for as the model wants
+                        parley.conversations.Turn(turn(c, 0)), parley.conversations.Turn(with_tools),  # its tools are asked for as the model wants
+                        parley.conversations.Turn(with_reasoning)):
             says_of_model(refused(grpc.StatusCode.NOT_FOUND, refusal))
         status, answer = http(parley, "POST", "/v1/chat/completions", named, **{"X-Conversation-Id": "tour"})
         assert status == 404 and "the conversation's model 'tiny' is not served" in answer["error"]["message"], answer

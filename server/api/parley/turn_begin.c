@@ -22,12 +22,13 @@ static void take_deadline(struct turn_request *r, uint64_t deadline_ms, uint64_t
     }
 }
 
-/* A turn that is complete is read again without the model, unless it has tools: what is asked of
- * them depends on the model. */
+/* A turn that is complete is read again without the model, unless it has tools or reasoning: what
+ * is asked of them depends on the model. */
 static bool asks_again(const struct conversation *c, const Parley__V1__TurnRequest *request)
 {
-    return request->n_tools == 0 && (request->resume_from != NULL ||
-                                     (request->turn != 0 && request->turn <= c->host.n_turns));
+    return request->n_tools == 0 && request->reasoning == NULL &&
+           (request->resume_from != NULL ||
+            (request->turn != 0 && request->turn <= c->host.n_turns));
 }
 
 enum status turn_begin(struct conversation **out, struct call *call,
