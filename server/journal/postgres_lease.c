@@ -34,7 +34,7 @@ enum status postgres_renew(struct postgres_store *s, struct error *err)
                  LINK_ARGS(link_text(s->base.self), link_text(name), link_number(s->base.lease_ms),
                            link_text(s->base.address), link_number(s->base.lag_ms)),
                  err) ||
-        !link_do(&s->link, lease_end_stuck, LINK_ARGS(link_number(s->base.lease_ms)), err))
+        !link_end_others(&s->link, lease_end_stuck, LINK_ARGS(link_number(s->base.lease_ms)), err))
         return err->status;
     s->base.renewed_us = began_us;
     memcpy(s->said, s->base.address, sizeof(s->said));
@@ -128,7 +128,7 @@ static enum status lease_try(struct postgres_store *s, const struct journal_quer
         return STATUS_OK;
     if (is_alive && !postgres_is_mine(s, owner))
         return lease_leave_to(s, q, name, out, err);
-    if (!link_do(l, lease_end_writer, LINK_ARGS(link_id(out->id)), err))
+    if (!link_end_others(l, lease_end_writer, LINK_ARGS(link_id(out->id)), err))
         return err->status;
     r = link_query(l,
                    "UPDATE parley.conversation SET owner = $2, owner_epoch = owner_epoch + 1,"
@@ -257,7 +257,7 @@ enum status postgres_take_place(struct postgres_store *s, const struct journal_q
             return STATUS_OK;
         if (of.is_alive)
             return postgres_elsewhere(s, place_noun(q->number), of.name, err);
-        if (!link_do(&s->link, place_end_writer, LINK_ARGS(link_number(q->number)), err) ||
+        if (!link_end_others(&s->link, place_end_writer, LINK_ARGS(link_number(q->number)), err) ||
             !link_do(&s->link, place_give,
                      LINK_ARGS(link_number(q->number), link_text(s->base.self),
                                link_number(out->owner_epoch)),

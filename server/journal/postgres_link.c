@@ -240,7 +240,8 @@ PGresult *link_take(struct link_connection *l, struct error *err)
     return NULL;
 }
 
-bool link_take_sync(struct link_connection *l, struct error *err)
+/* Takes what is left of the transaction. */
+static bool link_skip(struct link_connection *l, struct error *err)
 {
     PGresult *r;
     bool is_sync = false;
@@ -252,11 +253,28 @@ bool link_take_sync(struct link_connection *l, struct error *err)
         is_sync = l->pq->PQresultStatus(r) == PGRES_PIPELINE_SYNC;
         l->pq->PQclear(r);
     } while (!is_sync);
+    return true;
+}
+
+bool link_take_sync(struct link_connection *l, struct error *err)
+{
+    if (!link_skip(l, err))
+        return false;
     if (l->has_warned) { /* "committed locally, but might not have been replicated" */
         link_break(l, "it does not say whether its standby has the transaction", err);
         return false;
     }
     return true;
+}
+
+/* Sends a statement alone. */
+static bool link_begin(struct link_connection *l, const char *sql, const struct link_arg *args,
+                       size_t n, struct error *err)
+{
+    if (link_send(l, sql, args, n) && link_sync(l))
+        return true;
+    link_break(l, l->c == NULL ? "there is no connection" : l->pq->PQerrorMessage(l->c), err);
+    return false;
 }
 
 PGresult *link_query(struct link_connection *l, const char *sql, const struct link_arg *args,
@@ -265,10 +283,8 @@ PGresult *link_query(struct link_connection *l, const char *sql, const struct li
     PGresult *r = NULL;
     struct error ignored;
 
-    if (!link_send(l, sql, args, n) || !link_sync(l)) {
-        link_break(l, l->c == NULL ? "there is no connection" : l->pq->PQerrorMessage(l->c), err);
+    if (!link_begin(l, sql, args, n, err))
         return NULL;
-    }
     r = link_take(l, err);
     if (l->c == NULL)
         return NULL;
@@ -288,6 +304,24 @@ bool link_do(struct link_connection *l, const char *sql, const struct link_arg *
         return false;
     l->pq->PQclear(r);
     return true;
+}
+
+bool link_end_others(struct link_connection *l, const char *sql, const struct link_arg *args,
+                     size_t n, struct error *err)
+{
+    struct error why;
+    PGresult *r;
+
+    if (!link_begin(l, sql, args, n, err))
+        return false;
+    r = link_take(l, &why);
+    if (l->c == NULL) {
+        *err = why;
+        return false;
+    }
+    if (r != NULL)
+        l->pq->PQclear(r);
+    return link_skip(l, err);
 }
 
 uint64_t link_column(const struct link_connection *l, const PGresult *r, int row, int column)

@@ -58,6 +58,10 @@ PGresult *link_query(struct link_connection *l, const char *sql, const struct li
 /* The same without a result. */
 bool link_do(struct link_connection *l, const char *sql, const struct link_arg *args, size_t n,
              struct error *err) MUST_CHECK;
+/* The same for a statement that ends other connections. That one is gone already (a warning) or
+ * that it may not (an error) changes nothing. false: this connection is broken. */
+bool link_end_others(struct link_connection *l, const char *sql, const struct link_arg *args,
+                     size_t n, struct error *err) MUST_CHECK;
 
 /* A column of a row, as a number, or a truth value, or bytes. Bytes end in a NUL that is not
  * counted. */
