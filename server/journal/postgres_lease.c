@@ -10,9 +10,11 @@
 
 enum { LEASE_TRIES = 4, LEASE_NAME_CHARS = 96 };
 
-/* Amid a transaction a process sends no renewal, so one that then sends nothing for as long as a
+/* Amid a transaction a process sends no renewal, so one that then sends no message for as long as a
  * lease has none, and what it inserted has others wait: a key, a name, a request's id. Only a
- * pipeline that was not synced is active and reads: no session of a person, and no copy. */
+ * pipeline that was not synced is active and reads: no session of a person, and no copy. That a
+ * message is on its way the database does not show: a large one over a slow network gets the time
+ * in which the sender itself gives up. */
 static const char lease_end_stuck[] =
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
     " AND usename = current_user AND state = 'active' AND wait_event = 'ClientRead'"
@@ -22,6 +24,8 @@ static const char lease_end_stuck[] =
 enum status postgres_renew(struct postgres_store *s, struct error *err)
 {
     const uint64_t began_us = env_now_us(&env_real);
+    const uint64_t stuck_ms =
+        s->base.lease_ms > LINK_PATIENCE_MS ? s->base.lease_ms : LINK_PATIENCE_MS;
     char host[64] = "", name[LEASE_NAME_CHARS];
 
     (void)gethostname(host, sizeof(host) - 1); /* a name that is cut off is a name, too */
@@ -34,7 +38,7 @@ enum status postgres_renew(struct postgres_store *s, struct error *err)
                  LINK_ARGS(link_text(s->base.self), link_text(name), link_number(s->base.lease_ms),
                            link_text(s->base.address), link_number(s->base.lag_ms)),
                  err) ||
-        !link_end_others(&s->link, lease_end_stuck, LINK_ARGS(link_number(s->base.lease_ms)), err))
+        !link_end_others(&s->link, lease_end_stuck, LINK_ARGS(link_number(stuck_ms)), err))
         return err->status;
     s->base.renewed_us = began_us;
     memcpy(s->said, s->base.address, sizeof(s->said));
