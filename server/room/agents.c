@@ -445,6 +445,7 @@ static void room_agent_read(struct room_agent *a)
         if (event.kind == EVENT_PIECE || event.kind == EVENT_DONE) {
             if (room_agent_divide(a, &event, &has_piece, &err) != STATUS_OK) {
                 reader_cancel(&a->reader);
+                a->heard = a->hears; /* the turn stays in its conversation */
                 room_agent_done(a, &event, &err);
             } else if (event.kind == EVENT_DONE) {
                 room_agent_done(a, &event, NULL);

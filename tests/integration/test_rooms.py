@@ -366,8 +366,9 @@ def agents(parley):
 
 
 def says_too_much(parley):
-    """An answer that no frame takes is an entry that says so; the room stays open to all."""
-    program = "import sys, parley\n@parley.agent('big')\nclass Big:\n    def observe(self, messages): pass\n    def act(self): return '\\x01' * 200000\nparley.serve(Big, sys.argv[1])"
+    """An answer that no frame takes is an entry that says so; the room stays open to all, and the agent has heard what it answered."""
+    program = ("import sys, parley\n@parley.agent('big')\nclass Big:\n    def observe(self, messages): Big.heard = [m.text for m in messages]\n"
+               "    def act(self): return '\\x01' * 200000 if Big.heard == ['Ann: Big?'] else '|'.join(Big.heard)\nparley.serve(Big, sys.argv[1])")
     worker = children.start([sys.executable, "-c", program, parley.address], env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]})
     ann = Socket(parley, "Ann")
     ann.join("much")
@@ -379,6 +380,8 @@ def says_too_much(parley):
     bob = Socket(parley, "Bob")
     bob.join("much")
     assert bob.until("entry", of("Big"))[-1]["entry"] == said
+    ann.say("much", "Big, again?", 2)
+    assert ann.until("entry", of("Big"))[-1]["entry"]["text"] == "Ann: Big, again?"
     ann.close()
     bob.close()
     worker.kill()
