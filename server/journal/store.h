@@ -205,7 +205,8 @@ struct journal_found {
     void *reading;
     /* Of a place and of JOURNAL_KEPT, rises whenever another process gets the place. Of a
      * conversation, rises whenever another process, or another connection of this one, takes the
-     * conversation over. A record that names an earlier epoch is not stored. In SQLite always 1. */
+     * conversation over. A record that names an earlier epoch is not stored. In SQLite 1 of a
+     * conversation, and else 0, which no other process raises. */
     uint64_t owner_epoch;
 };
 
