@@ -352,12 +352,19 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* How many places tell a number from an exclusive bound where both are read as doubles. */
+/* How many places a number may have beside an exclusive bound: 15 digits where it is about as
+ * large, so that one that differs from the bound is read as another double. Any number tells it
+ * from 0. */
 static size_t places_beside(const struct decimal *d)
 {
     const size_t n_whole = d->n_digits - d->n_places;
+    size_t n_zeros = 0;
 
-    return larger(d->n_places + 1, n_whole < DOUBLE_DIGITS ? DOUBLE_DIGITS - n_whole : 0);
+    while (n_zeros < d->n_digits && d->digits[n_zeros] == '0')
+        n_zeros++;
+    if (n_zeros == d->n_digits)
+        return SIZE_MAX;
+    return n_zeros + DOUBLE_DIGITS > n_whole ? n_zeros + DOUBLE_DIGITS - n_whole : 0;
 }
 
 enum status number_to_json(struct automaton *out, const struct number_rules *r, size_t *work,
@@ -383,7 +390,7 @@ enum status number_to_json(struct automaton *out, const struct number_rules *r, 
         if (bounds[i]->is_set && bounds[i]->is_exclusive && !r->is_integer &&
             places_beside(&bounds[i]->value) < m.max_places)
             m.max_places = places_beside(&bounds[i]->value);
-    if (r->divisor != 0 && !r->is_integer)
+    if (r->divisor != 0 && !r->is_integer && r->divisor_places < m.max_places)
         m.max_places = r->divisor_places;
     return automaton_of_machine(out,
                                 &(struct machine){.symbols = symbols,
