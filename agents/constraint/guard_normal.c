@@ -555,9 +555,24 @@ static bool normal_exclusive_maximum(struct guard *g, json_t *out, const json_t 
     return normal_exclusive(g, out, s, name, "maximum", value);
 }
 
+/* Whether a number in the value may be an integer that was rounded: see base/json_widen.h. */
+static bool has_rounded(json_t *value)
+{
+    bool has = json_is_real(value) && fabs(json_real_value(value)) >= 0x1p63;
+
+    for (size_t i = 0; !has && i < json_array_size(value); i++)
+        has = has_rounded(json_array_get(value, i));
+    for (void *at = json_object_iter(value); !has && at != NULL;
+         at = json_object_iter_next(value, at))
+        has = has_rounded(json_object_iter_value(at));
+    return has;
+}
+
 static bool normal_const(struct guard *g, json_t *out, const json_t *s, const char *name,
                          json_t *value)
 {
+    if (has_rounded(value))
+        return guard_leave_out(g, name, "has a number beyond 64 bits, which may be rounded");
     return json_object_get(s, "enum") != NULL || normal_list(g, out, s, "enum", value);
 }
 
@@ -570,6 +585,8 @@ static bool normal_enum(struct guard *g, json_t *out, const json_t *s, const cha
         return guard_fail(g, name, "must be a list") != NULL;
     if (!guard_count(g, name, json_array_size(value)))
         return false;
+    if (has_rounded(value))
+        return guard_leave_out(g, name, "has a number beyond 64 bits, which may be rounded");
     if (one == NULL)
         return normal_same(g, out, s, name, value);
     for (size_t i = 0; i < json_array_size(value); i++)

@@ -429,8 +429,16 @@ static bool read_bound(struct guard *g, struct number_rules *r, struct number_bo
         return guard_fail(g, name, "must be a number") != NULL;
     size = json_number_value(value);
     r->is_plain = true;
-    if (fabs(size) > 1e19) /* beyond all numbers that are written */
-        return (size > 0) == is_upper || guard_leave_out(g, name, "is too large to be enforced");
+    if (json_is_real(value) && fabs(size) >= 0x1p63) { /* an integer may have been rounded to it */
+        static const struct decimal most = {.digits = "9223372036854775807", .n_digits = 19};
+
+        if ((size > 0) != is_upper)
+            return guard_leave_out(g, name, "is too large to be enforced");
+        d = most;
+        d.is_negative = size < 0;
+        number_bound_tighten(b, &d, false, is_upper);
+        return true;
+    }
     if (!decimal_of_number(&d, value))
         return guard_leave_out(g, name, "has too many digits to be enforced");
     number_bound_tighten(b, &d, is_exclusive, is_upper);

@@ -78,11 +78,12 @@ START_TEST(test_many_values)
 END_TEST
 
 /* A schema that is no JSON says where it is not, and keywords that are left out are listed. A bound
- * may have more than 63 bits. */
+ * may have more than 63 bits, a value may not. */
 START_TEST(test_schema)
 {
     static const char text[] = "{\"type\":\"string\",\"not\":{\"format\":\"date\"}}",
-                      wide[] = "{\"type\":\"integer\",\"maximum\":18446744073709551615}";
+                      wide[] = "{\"type\":\"integer\",\"maximum\":18446744073709551615}",
+                      one[] = "{\"const\":18446744073709551615}";
     const struct constraint *c;
     const char *left_out;
     struct error err;
@@ -98,6 +99,10 @@ START_TEST(test_schema)
     ck_assert_int_eq(
         constraint_of_schema_text(&c, wide, sizeof(wide) - 1, true, &left_out, &arena, &err),
         STATUS_OK);
+    ck_assert_int_eq(
+        constraint_of_schema_text(&c, one, sizeof(one) - 1, true, &left_out, &arena, &err),
+        STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "'const' has a number beyond 64 bits"));
     arena_deinit(&arena);
 }
 END_TEST
