@@ -125,8 +125,6 @@ static bool add_normal_names(struct object_walk *o, const json_t *s)
 
     if (types == 0)
         return guard_fail(o->g, "type", "is not a type or a list of types") != NULL;
-    if (json_object_get(s, "anyOf") != NULL)
-        return guard_leave_out(o->g, "anyOf", "cannot be enforced for names");
     if ((types & TYPE_STRING) == 0)
         return add_enumerated(o, NULL);
     if (!guard_string_rules(o->g, &o->names, s))
@@ -136,20 +134,38 @@ static bool add_normal_names(struct object_walk *o, const json_t *s)
     return list == NULL || add_enumerated(o, list);
 }
 
+/* Joins to s its alternatives, where there is one each time, as of most opposites. False: there are
+ * more, or an error. */
+static bool join_only_ones(struct guard *g, json_t *s)
+{
+    json_t *lists = json_incref(json_object_get(s, "anyOf"));
+    bool is_joined = true;
+
+    (void)json_object_del(s, "anyOf"); /* it may be missing */
+    for (size_t i = 0; is_joined && i < json_array_size(lists); i++)
+        is_joined = json_array_size(json_array_get(lists, i)) == 1 &&
+                    guard_join(g, s, json_array_get(json_array_get(lists, i), 0), 0);
+    json_decref(lists);
+    return is_joined && json_object_get(s, "anyOf") == NULL;
+}
+
 /* propertyNames: what it asks of strings. */
 static bool add_names(struct object_walk *o, const json_t *schema)
 {
     const size_t outer = guard_path_push(o->g, "propertyNames");
     json_t *normal = guard_normal(o->g, schema),
            *s = normal != NULL ? guard_fold(o->g, normal, 0) : NULL;
-    const bool is_added = s != NULL && add_normal_names(o, s);
+    const char *why = s == NULL ? "has schemas that cannot be enforced together"
+                      : !join_only_ones(o->g, s)
+                          ? "has alternatives, which cannot be enforced for names"
+                          : NULL;
+    const bool is_added = why == NULL && add_normal_names(o, s);
 
     guard_path_pop(o->g, outer);
     json_decref(normal);
     json_decref(s);
-    return is_added ||
-           (s == NULL && o->g->err->status == STATUS_OK &&
-            guard_leave_out(o->g, "propertyNames", "has schemas that cannot be enforced together"));
+    return is_added || (why != NULL && o->g->err->status == STATUS_OK &&
+                        guard_leave_out(o->g, "propertyNames", why));
 }
 
 static bool open_names(struct object_walk *o)

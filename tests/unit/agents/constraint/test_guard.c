@@ -151,6 +151,10 @@ START_TEST(test_same)
          "\"minLength\":3}}}"},
         {"{\"type\":\"object\",\"propertyNames\":{\"maxLength\":1000000000}}",
          "{\"type\":\"object\",\"propertyNames\":{\"maxLength\":1e300}}"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^[^xy]*$\",\"maxLength\":4}}",
+         "{\"type\":\"object\",\"propertyNames\":{\"allOf\":[{\"not\":{\"pattern\":\"x\"}},{"
+         "\"not\":{"
+         "\"pattern\":\"y\"}}],\"not\":{\"minLength\":5}}}"},
         /* beyond the limit */
         {"{\"type\":\"string\",\"maxLength\":65536}", "{\"type\":\"string\",\"maxLength\":70000}"},
         {"{\"type\":\"array\",\"maxItems\":4096}", "{\"type\":\"array\",\"maxItems\":5000}"},
@@ -233,6 +237,8 @@ START_TEST(test_unenforced)
         {"{\"contains\":{\"format\":\"date\"},\"maxContains\":1}", "#/maxContains not"},
         {"{\"contains\":{},\"minContains\":65}", "# minContains"},
         {"{\"type\":\"object\",\"patternProperties\":{\"(?<=a)b\":{}}}", "# patternProperties"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"not\":{\"pattern\":\"^x\",\"minLength\":2}}}",
+         "# propertyNames"},
         {"{\"type\":\"object\",\"minProperties\":17}", "# minProperties"},
         {"{\"additionalProperties\":false,\"patternProperties\":{\"^aa?$\":{}},"
          "\"minProperties\":2}",
