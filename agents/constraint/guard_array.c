@@ -27,7 +27,7 @@ bool guard_size(struct guard *g, json_t *out, const json_t *s, const char *name,
         return true;
     if (number > (double)most && !is_least && number > 1e6) /* beyond what any reply holds */
         return true;
-    if (number > (double)most && (is_least || !is_items))
+    if (number > (double)most && is_least && is_items)
         return guard_leave_out(g, name, "is larger than the compiler's limit, 4,096");
     number = fmin(number, (double)most);
     return json_object_set_new(out, as, json_integer((json_int_t)number)) == 0 ||

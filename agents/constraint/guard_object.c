@@ -11,9 +11,10 @@
 
 enum {
     SCRATCH_BYTES = 48 << 20,
-    MAX_PATTERNS = 4,   /* of names: each set of them has an automaton */
-    MAX_COUNTED = 8192, /* members times counts */
+    MAX_PATTERNS = 4,                        /* of names: each set of them has an automaton */
+    MAX_COUNTED = 2 * (GUARD_MAX_ITEMS + 1), /* members times counts */
     MAX_LEAST = 16,
+    MANY = GUARD_MAX_NODES + 1, /* members: no schema names so many */
     N_PARTINGS = 2, /* ways to tell names apart: by their first character, by their last */
 };
 
@@ -531,8 +532,8 @@ static bool walk_counts(struct object_walk *o, json_t *out, json_t *rest, bool *
     const size_t n_required = count_required(o);
     size_t least, most;
 
-    if (!guard_size(o->g, out, o->s, "minProperties", GUARD_MAX_ITEMS) ||
-        !guard_size(o->g, out, o->s, "maxProperties", GUARD_MAX_ITEMS))
+    if (!guard_size(o->g, out, o->s, "minProperties", MANY) ||
+        !guard_size(o->g, out, o->s, "maxProperties", MANY))
         return false;
     least = (size_t)json_integer_value(json_object_get(out, "min_members"));
     most = json_object_get(out, "max_members") != NULL
@@ -557,12 +558,18 @@ static bool walk_counts(struct object_walk *o, json_t *out, json_t *rest, bool *
         return guard_leave_out(o->g, "minProperties",
                                "is enforced only up to 1 where all names begin and end alike");
     }
-    if (least > MAX_LEAST || (most != SIZE_MAX && (n + 1) * (most + 1) > MAX_COUNTED)) {
-        const bool is_least = least > MAX_LEAST;
-
-        (void)json_object_del(out, is_least ? "min_members" : "max_members");
-        return guard_leave_out(o->g, is_least ? "minProperties" : "maxProperties",
-                               "is too large to be counted");
+    if (least > MAX_LEAST) {
+        (void)json_object_del(out, "min_members");
+        return guard_leave_out(o->g, "minProperties", "is larger than the compiler's limit, 16");
+    }
+    if (most != SIZE_MAX && most > GUARD_MAX_ITEMS) {
+        most = GUARD_MAX_ITEMS;
+        if (json_object_set_new(out, "max_members", json_integer(GUARD_MAX_ITEMS)) != 0)
+            return guard_no_memory(o->g) != NULL;
+    }
+    if (most != SIZE_MAX && (n + 1) * (most + 1) > MAX_COUNTED) {
+        (void)json_object_del(out, "max_members");
+        return guard_leave_out(o->g, "maxProperties", "is too large to be counted");
     }
     return true;
 }

@@ -134,7 +134,8 @@ json_t *guard_enum(struct guard *g, const json_t *s, unsigned types);
 
 bool guard_object(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never);
 bool guard_array(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never);
-/* A size, written to out. Zero as the least is nothing; so is no bound. */
+/* A size, written to out: at most the given one, but minItems is left out then. Zero as the least
+ * is nothing; so is no bound. */
 bool guard_size(struct guard *g, json_t *out, const json_t *s, const char *name, json_int_t most);
 
 #endif

@@ -158,6 +158,14 @@ START_TEST(test_same)
         /* beyond the limit */
         {"{\"type\":\"string\",\"maxLength\":65536}", "{\"type\":\"string\",\"maxLength\":70000}"},
         {"{\"type\":\"array\",\"maxItems\":4096}", "{\"type\":\"array\",\"maxItems\":5000}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}}}",
+         "{\"type\":\"object\",\"properties\":{\"a\":{}},\"maxProperties\":5000}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"additionalProperties\":{\"type\":"
+         "\"null\"},"
+         "\"maxProperties\":4096}",
+         "{\"type\":\"object\",\"properties\":{\"a\":{}},\"additionalProperties\":{\"type\":"
+         "\"null\"},"
+         "\"maxProperties\":5000}"},
         /* exactly, beyond 2^53 */
         {"{\"type\":\"integer\",\"minimum\":9007199254740993}",
          "{\"type\":\"integer\",\"allOf\":[{\"minimum\":9007199254740992},{\"minimum\":"
@@ -310,11 +318,15 @@ START_TEST(test_wrong)
 }
 END_TEST
 
-/* A reference that leads in a circle says so. */
-START_TEST(test_circle)
+/* A reference that leads in a circle says so, and a size that is too large what it may be. */
+START_TEST(test_reasons)
 {
     struct error err;
 
+    ck_assert_int_eq(guard("{\"type\":\"object\",\"minProperties\":5000}", true, &err),
+                     STATUS_INVALID);
+    ck_assert_ptr_nonnull(
+        strstr(err.text, "'minProperties' is larger than the compiler's limit, 16"));
     ck_assert_int_eq(guard("{\"$ref\":\"#\"}", false, &err), STATUS_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "do not end in a schema"));
 }
@@ -462,5 +474,5 @@ START_TEST(test_no_memory)
 }
 END_TEST
 
-SUITE_MAIN("guard", test_rules, test_same, test_linear, test_unenforced, test_wrong, test_circle,
+SUITE_MAIN("guard", test_rules, test_same, test_linear, test_unenforced, test_wrong, test_reasons,
            test_bounds, test_work, test_alternatives, test_no_memory)
