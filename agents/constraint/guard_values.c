@@ -274,13 +274,11 @@ static bool try_counted(struct guard *g, json_t *out, const json_t *s, const str
 
 /* Lengths that are no bound on any reply go; of those beyond the limit the least cannot be counted,
  * and the most is the limit. */
-static bool check_lengths(struct guard *g, struct string_rules *r, bool has_parts)
+static bool check_lengths(struct guard *g, struct string_rules *r)
 {
     if (r->most >= MAX_REPLY)
         r->most = SIZE_MAX;
-    if (has_parts)
-        return true;
-    if (r->most != SIZE_MAX && r->most > GUARD_MAX_LENGTH)
+    else if (r->most > GUARD_MAX_LENGTH)
         r->most = GUARD_MAX_LENGTH;
     if (r->least <= GUARD_MAX_LENGTH)
         return true;
@@ -335,7 +333,7 @@ static bool make_string(struct guard *g, json_t *out, const json_t *s, bool *ret
 
     arena_init(&arena, SCRATCH_BYTES);
     string_rules_init(&r, &g->work, &arena);
-    is_walked = add_rules(g, &r, s) && check_lengths(g, &r, r.n_parts > 0 || has_pattern);
+    is_walked = add_rules(g, &r, s) && check_lengths(g, &r);
     if (is_walked && r.least > r.most) {
         json_decref(guard_never(g, "minLength", "is larger than maxLength"));
         *ret_is_never = true;

@@ -157,6 +157,8 @@ START_TEST(test_same)
          "\"pattern\":\"y\"}}],\"not\":{\"minLength\":5}}}"},
         /* beyond the limit */
         {"{\"type\":\"string\",\"maxLength\":65536}", "{\"type\":\"string\",\"maxLength\":70000}"},
+        {"{\"type\":\"string\",\"pattern\":\"^[a-z]+$\",\"maxLength\":65536}",
+         "{\"type\":\"string\",\"pattern\":\"^[a-z]+$\",\"maxLength\":70000}"},
         {"{\"type\":\"array\",\"maxItems\":4096}", "{\"type\":\"array\",\"maxItems\":5000}"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{}}}",
          "{\"type\":\"object\",\"properties\":{\"a\":{}},\"maxProperties\":5000}"},
@@ -327,6 +329,11 @@ START_TEST(test_reasons)
                      STATUS_INVALID);
     ck_assert_ptr_nonnull(
         strstr(err.text, "'minProperties' is larger than the compiler's limit, 16"));
+    ck_assert_int_eq(
+        guard("{\"type\":\"string\",\"pattern\":\"a\",\"minLength\":70000}", true, &err),
+        STATUS_INVALID);
+    ck_assert_ptr_nonnull(
+        strstr(err.text, "'minLength' is larger than the compiler's limit, 65,536"));
     ck_assert_int_eq(guard("{\"$ref\":\"#\"}", false, &err), STATUS_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "do not end in a schema"));
 }
