@@ -10,17 +10,21 @@ enum {
     COMPARED_FOR_WORK = 4, /* values */
 };
 
-/* The end of the path, from a name on, where it is longer than a message has room for. */
+/* The end of the path, from a name on, where it is longer than a message has room for; the end of
+ * the last name where that is, too. */
 static const char *path_end(const struct guard *g, const char **ret_mark)
 {
-    const char *slash;
+    const char *end, *slash;
 
     *ret_mark = "";
     if (g->path.len <= MAX_PATH)
         return g->path.data;
     *ret_mark = "...";
-    slash = strchr(g->path.data + g->path.len - MAX_PATH, '/');
-    return slash != NULL ? slash : "";
+    end = g->path.data + g->path.len - MAX_PATH;
+    slash = strchr(end, '/');
+    while (slash == NULL && ((unsigned char)*end & 0xC0) == 0x80) /* inside of a character */
+        end++;
+    return slash != NULL ? slash : end;
 }
 
 void *guard_fail(struct guard *g, const char *keyword, const char *why)

@@ -320,9 +320,14 @@ START_TEST(test_wrong)
 }
 END_TEST
 
-/* A reference that leads in a circle says so, and a size that is too large what it may be. */
+#define EURO_10 "€€€€€€€€€€"
+#define EURO_40 EURO_10 EURO_10 EURO_10 EURO_10
+
+/* A reference that leads in a circle says so, a size that is too large what it may be, and of a
+ * long name there is the end, from a character on. */
 START_TEST(test_reasons)
 {
+    static const char long_name[] = "{\"properties\":{\"" EURO_40 "z\":{\"type\":0}}}";
     struct error err;
 
     ck_assert_int_eq(guard("{\"type\":\"object\",\"minProperties\":5000}", true, &err),
@@ -336,6 +341,9 @@ START_TEST(test_reasons)
         strstr(err.text, "'minLength' is larger than the compiler's limit, 65,536"));
     ck_assert_int_eq(guard("{\"$ref\":\"#\"}", false, &err), STATUS_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "do not end in a schema"));
+    ck_assert_int_eq(guard(long_name, true, &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "the schema at ...€€"));
+    ck_assert_ptr_nonnull(strstr(err.text, "€z: 'type'"));
 }
 END_TEST
 
