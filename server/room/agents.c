@@ -407,6 +407,11 @@ void room_words_end_nowhere(char *text, size_t len)
             text[i] = '?';
 }
 
+enum status room_answer_too_long(struct error *err)
+{
+    return error_set(err, STATUS_RANGE, "the answer has more than %d bytes", ROOM_ANSWER_MAX_BYTES);
+}
+
 /* Takes more of the reply, or its end. */
 static enum status room_agent_divide(struct room_agent *a, const struct turn_event *event,
                                      bool *ret_has_words, struct error *err)
@@ -424,8 +429,7 @@ static enum status room_agent_divide(struct room_agent *a, const struct turn_eve
         if (part.kind != REPLY_TEXT || part.len == 0)
             continue;
         if (part.len > ROOM_ANSWER_MAX_BYTES - a->words.len)
-            return error_set(err, STATUS_RANGE, "the answer has more than %d bytes",
-                             ROOM_ANSWER_MAX_BYTES);
+            return room_answer_too_long(err);
         if (buf_append(&a->words, part.text, part.len) != STATUS_OK)
             return error_no_memory(err, a->words.len + part.len, "what an agent says");
         room_words_end_nowhere(a->words.data + a->words.len - part.len, part.len);

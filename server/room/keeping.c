@@ -560,9 +560,17 @@ static enum status restored_entry_make(struct room_entry **out, struct room *roo
                                        const struct restored_entry *of, struct error *err)
 {
     const char *word = restored_word(of->head.kind, of->said.text);
+    enum room_entry_kind kind = of->head.kind;
+    struct room_said said = of->said;
     struct room_entry *e;
+    struct error why;
 
-    if (room_entry_make(&e, room, &of->from, of->head.kind, &of->said, err) != STATUS_OK)
+    if (strlen(said.text) > ROOM_ANSWER_MAX_BYTES) { /* earlier versions took it */
+        kind = ROOM_FAILED;
+        (void)room_answer_too_long(&why);
+        said.text = why.text;
+    }
+    if (room_entry_make(&e, room, &of->from, kind, &said, err) != STATUS_OK)
         return err->status;
     if (word != NULL)
         e->text = word;

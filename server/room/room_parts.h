@@ -135,6 +135,8 @@ void room_agent_go_on(struct room_agent *a);
 void room_agents_hear(struct room *room, const struct room_entry *e);
 /* A text ends with NUL, so a model that says one says '?' in a room. */
 void room_words_end_nowhere(char *text, size_t len);
+/* RANGE, with what stands in place of an answer above ROOM_ANSWER_MAX_BYTES. */
+enum status room_answer_too_long(struct error *err);
 /* Takes what agents have said since. */
 void room_agents_tick(struct rooms *r);
 /* Ends what all agents of the rooms are saying, without entries. */

@@ -2,9 +2,14 @@
 
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "server/journal/body_bytes.h"
+
 struct memory_store store;
+static char large[256 << 10];
 
 static enum status memory_open(struct journal_store **out, const char *dir, struct error *err)
 {
@@ -32,6 +37,7 @@ static void memory_put(const struct journal_record *of)
     ck_assert_uint_le(of->size_bytes, KEPT_BODY_MAX);
     (void)snprintf(store.kept[store.n].name, KEPT_NAME_MAX, "%s", of->name);
     memcpy(store.kept[store.n].body, of->body, of->size_bytes);
+    store.kept[store.n].is_large = false;
     store.kept[store.n++].size_bytes = of->size_bytes;
 }
 
@@ -60,7 +66,8 @@ static enum status memory_read(struct journal_store *s, const struct journal_que
 
         if (journal_found_add(&e, out, store.kept[i].size_bytes, err) != STATUS_OK)
             return err->status;
-        memcpy(e->body, store.kept[i].body, store.kept[i].size_bytes);
+        memcpy(e->body, store.kept[i].is_large ? large : store.kept[i].body,
+               store.kept[i].size_bytes);
     }
     return STATUS_OK;
 }
@@ -82,6 +89,38 @@ struct journal *memory_store_open(uv_loop_t *loop, size_t max_waiting_bytes)
     ck_assert_int_eq(uv_loop_init(loop), 0);
     ck_assert_int_eq(journal_open(&j, loop, &config, &err), STATUS_OK);
     return j;
+}
+
+void memory_store_enlarge(char kind, const char *text, size_t n_bytes)
+{
+    struct kept *k = &store.kept[store.n];
+    const char *at, *end;
+    struct body_writer w = {0};
+    struct buf body;
+    char *longer;
+
+    do {
+        ck_assert_ptr_ne(k, store.kept);
+        k--;
+        at = memmem(k->body, k->size_bytes, text, strlen(text));
+    } while (k->name[0] != kind || at == NULL);
+    end = at + strlen(text);
+    longer = malloc(n_bytes + 1);
+    memset(longer, 'x', n_bytes);
+    longer[n_bytes] = '\0';
+    buf_init(&body, sizeof(large));
+    w.out = &body;
+    ck_assert_int_eq(buf_append(&body, k->body, (size_t)(at - k->body) - sizeof(uint64_t)),
+                     STATUS_OK);
+    body_put_text(&w, longer); /* with its length */
+    ck_assert(!w.has_failed);
+    ck_assert_int_eq(buf_append(&body, end, (size_t)(k->body + k->size_bytes - end)), STATUS_OK);
+    journal_put_sum(body.data, body.len);
+    memcpy(large, body.data, body.len);
+    k->size_bytes = body.len;
+    k->is_large = true;
+    buf_deinit(&body);
+    free(longer);
 }
 
 static bool settled, is_stopped;

@@ -17,6 +17,7 @@ struct memory_store {
         char name[KEPT_NAME_MAX];
         char body[KEPT_BODY_MAX];
         size_t size_bytes;
+        bool is_large;           /* the body is that of memory_store_enlarge */
     } kept[KEPT_MAX];            /* [n] in the order of writing */
     bool is_elsewhere;           /* another process has the things */
     bool is_failing;             /* nothing can be read */
@@ -32,6 +33,9 @@ extern const struct journal_store_type memory_type;
 struct journal *memory_store_open(uv_loop_t *loop, size_t max_waiting_bytes);
 /* Runs the loop until what was appended is in the store, or was refused. */
 void memory_store_settle(struct journal *j, uv_loop_t *loop);
+/* Has a text of n_bytes 'x' in place of another one in the thing that was written last and whose
+ * name begins with a kind; one thing at a time is so large. */
+void memory_store_enlarge(char kind, const char *text, size_t n_bytes);
 /* Stops the journal, and closes the loop. */
 void memory_store_close(struct journal *j, uv_loop_t *loop);
 

@@ -326,6 +326,38 @@ START_TEST(test_words_later)
 }
 END_TEST
 
+/* An answer that an earlier version took, and no frame takes, is an entry that says so. */
+START_TEST(test_large_words)
+{
+    const struct room_entry *e;
+    struct room_reader ann;
+
+    for (size_t more = 0; more < 2; more++) {
+        store.n = 0;
+        start(0);
+        run_until(is_ready);
+        ck_assert_int_eq(attach(&ann, ""), STATUS_OK);
+        ck_assert_int_eq(join(&ann, "den"), STATUS_OK);
+        ck_assert_int_eq(say(&ann, "den", 1), STATUS_OK);
+        settle();
+        room_reader_close(&ann);
+        stop();
+        memory_store_enlarge('e', "hello", ROOM_ANSWER_MAX_BYTES + more);
+        start(0);
+        run_until(is_ready);
+        e = container_of(list_last(&rooms_find(&r, only.id, "den")->log), const struct room_entry,
+                         link);
+        ck_assert_uint_eq(e->seq, 2);
+        ck_assert_int_eq(e->kind, (more == 0 ? ROOM_SAID : ROOM_FAILED));
+        if (more == 0)
+            ck_assert_uint_eq(strlen(e->text), ROOM_ANSWER_MAX_BYTES);
+        else
+            ck_assert_str_eq(e->text, "the answer has more than 131072 bytes");
+        stop();
+    }
+}
+END_TEST
+
 /* People have their grace from when they can come back, however long the reading took. */
 START_TEST(test_grace_of_restored)
 {
@@ -400,4 +432,4 @@ START_TEST(test_left)
 END_TEST
 
 SUITE_MAIN("server/room/keeping", test_both_or_none, test_lives, test_unknown, test_words_later,
-           test_grace_of_restored, test_left)
+           test_large_words, test_grace_of_restored, test_left)
