@@ -112,6 +112,14 @@ static enum status restore_user(struct restored *all, struct body_reader *body, 
     return body_end(body, err);
 }
 
+/* Earlier versions told more than a socket takes, which cut the person off at each return. */
+static bool restored_is_too_large(const char *text, const char *payload, const char *const *quick,
+                                  size_t n)
+{
+    return service_message_size_bytes(text, payload, quick, n) >
+           service_message_size_bytes("", NULL, NULL, 0) + SERVICE_TOLD_MAX_BYTES;
+}
+
 static enum status restore_untaken(struct restored *all, struct body_reader *body,
                                    struct error *err)
 {
@@ -137,9 +145,16 @@ static enum status restore_untaken(struct restored *all, struct body_reader *bod
         service_unkeep(s->keeping, SERVICE_OF_MESSAGE, proof, SHA256_BYTES, &number);
         return STATUS_OK;
     }
+    if (payload[0] == '\0')
+        payload = NULL;
+    if (restored_is_too_large(text, payload, quick, n)) {
+        service_unkeep(s->keeping, SERVICE_OF_MESSAGE, proof, SHA256_BYTES, &number);
+        return error_set(err, STATUS_RANGE, "a stored message has more than %d bytes",
+                         SERVICE_TOLD_MAX_BYTES);
+    }
     n_told = u->n_told;
     u->n_told = number - 1;
-    service_user_tell(u, text, payload[0] == '\0' ? NULL : payload, quick, n);
+    service_user_tell(u, text, payload, quick, n);
     if (!list_is_empty(&u->untaken)) /* else the person is removed, and the message with it */
         container_of(list_last(&u->untaken), struct service_message, link)->is_kept = true;
     if (u->n_told < n_told)

@@ -1237,6 +1237,28 @@ START_TEST(test_untaken)
 }
 END_TEST
 
+/* What an earlier version has told, and no socket takes, is left out: the rest is told. */
+START_TEST(test_large_untaken)
+{
+    for (size_t more = 0; more < 2; more++) {
+        begin_plan_kept(PAIR, true);
+        play("E> hi\nF> hi\nE< " PAIR_MENU "F< " PAIR_MENU
+             "E> pair\nF> pair\nE< Who?\nF< Who?\nE> Eve\nF> Fay\nE< Age?\nF< Age?\n"
+             "E> 1\nF> 2\nE-\nF> one\nF> two\n");
+        memory_store_enlarge(SERVICE_OF_MESSAGE, "one", SERVICE_TOLD_MAX_BYTES + more);
+        play("#\nE> hello\nF< hello\n");
+        if (more == 0) {
+            ck_assert_uint_eq(strlen(service_peer_next(&peers[4])->text), SERVICE_TOLD_MAX_BYTES);
+            service_peer_took(&peers[4]);
+        }
+        play("E< two\nE=task\nF> [DONE]\nE< The other agent has ended the chat.\nE< " PAIR_MENU
+             "F< " PAIR_MENU);
+        ck_assert_uint_eq(store.n, 2);
+        end_plan();
+    }
+}
+END_TEST
+
 /* Where another process had them, people come back to what was durable; nothing else happens to
  * their tasks. */
 START_TEST(test_lost)
@@ -1679,6 +1701,7 @@ END_TEST
 SUITE_MAIN("server/service/service", test_overworld_demo, test_chatbot, test_defects,
            test_no_workers, test_own_worlds, test_left_out, test_listener, test_busy,
            test_backup_before, test_ready, test_full, test_payloads, test_bounds, test_not_durable,
-           test_untaken, test_lost, test_deadlines_go_on, test_left_meanwhile, test_full_disk,
-           test_stop, test_plan_changed, test_kept_bytes, test_script, test_script_wrong,
-           test_places, test_places_kept, test_unread, test_damaged, test_no_memory)
+           test_untaken, test_large_untaken, test_lost, test_deadlines_go_on, test_left_meanwhile,
+           test_full_disk, test_stop, test_plan_changed, test_kept_bytes, test_script,
+           test_script_wrong, test_places, test_places_kept, test_unread, test_damaged,
+           test_no_memory)
