@@ -237,6 +237,20 @@ def responses(parley):
     lengths = [client.responses.create(max_output_tokens=2, **asked, **more).usage.input_tokens for more in ({}, {"instructions": "Be long."}, {"instructions": "Be brief."})]
     counts = [client.responses.input_tokens.count(**asked, **more).input_tokens for more in ({}, {"instructions": "Be long."}, {"instructions": "Be brief."})]
     assert lengths[0] == lengths[1] < lengths[2] and counts[0] == counts[1] < counts[2], (lengths, counts)
+    # A response tells those that hold for it, read again, too; a message of the first input is none.
+    third = client.responses.create(max_output_tokens=2, **asked)
+    for r, says in ((first, "Be brief."), (plain, "Be brief."), (other, "Be long."), (third, "Be long.")):
+        assert r.instructions == client.responses.retrieve(r.id).instructions == says, says
+    bare = client.responses.create(model="tiny", input=[{"role": "developer", "content": "Be long."}, {"role": "user", "content": "x"}], max_output_tokens=2)
+    assert bare.instructions is client.responses.retrieve(bare.id).instructions is None
+    told = client.responses.create(model="tiny", input="x", previous_response_id=bare.id, instructions="Be brief.", max_output_tokens=2)
+    assert told.instructions == client.responses.retrieve(told.id).instructions == "Be brief."
+    # One in the input, with instructions or without, is no reason to leave instructions out.
+    both = client.responses.create(model="tiny", input=[{"role": "user", "content": "y"}, {"role": "developer", "content": "Be odd."}], instructions="Be brief.", max_output_tokens=2)
+    asked = dict(model="tiny", input="x", previous_response_id=both.id)
+    lengths = [client.responses.create(max_output_tokens=2, instructions=says, **asked).usage.input_tokens for says in ("Be brief.", "Be odd.")]
+    counts = [client.responses.input_tokens.count(instructions=says, **asked).input_tokens for says in ("Be brief.", "Be odd.")]
+    assert lengths[0] < lengths[1] and counts[0] < counts[1], (lengths, counts)
     expect(openai.BadRequestError, "metadata has the character U+0000", client.responses.create, model="tiny", input="x", metadata={"a": "b\0c"})
     expect(openai.BadRequestError, "xml", client.responses.create, model="tiny", input="x",
            text={"format": {"type": "xml"}})

@@ -6,6 +6,7 @@
 
 #include "server/access/access.h"
 #include "server/api/openai/conversation_items.h"
+#include "server/api/openai/instructions.h"
 #include "server/api/openai/request.h"
 #include "server/api/openai/response.h"
 #include "server/conversation/keeping.h"
@@ -39,13 +40,12 @@ const char *history_conversation(struct exchange *x)
     return named == NULL ? "" : named; /* without memory it is not found */
 }
 
-/* Finds the conversation and how many of its turns the request goes on from; NULL: none. */
-static enum status history_find(struct conversation **out, uint32_t *ret_turns, struct exchange *x,
-                                const json_t *body, struct error *err)
+/* Finds the conversation and its last turn that the request goes on from; NULL: none. */
+static enum status history_find(struct conversation **out, struct turn_place *ret_place,
+                                struct exchange *x, const json_t *body, struct error *err)
 {
     const json_t *previous = field(body, "previous_response_id"),
                  *named = field(body, "conversation");
-    struct turn_place place;
 
     *out = NULL;
     if (previous != NULL && named != NULL)
@@ -59,32 +59,16 @@ static enum status history_find(struct conversation **out, uint32_t *ret_turns, 
         if (conversation_names_get(out, exchange_server(x)->names, exchange_principal(x)->id,
                                    request_conversation(named), err) != STATUS_OK)
             return err->status;
-        *ret_turns = (*out)->host.n_turns;
+        *ret_place = (struct turn_place){.turn = (*out)->host.n_turns, .is_of_named = true};
     } else if (previous != NULL) {
-        if (response_find(out, &place, x, json_string_value(previous), "previous_response_id",
+        if (response_find(out, ret_place, x, json_string_value(previous), "previous_response_id",
                           err) != STATUS_OK)
             return err->status;
-        if (place.turn > (*out)->host.n_turns)
+        if (ret_place->turn > (*out)->host.n_turns)
             return error_because(err, STATUS_ABORTED, REASON_CONVERSATION_BUSY,
                                  "previous_response_id", "the response is not complete yet");
-        *ret_turns = place.turn;
     }
     return *out == NULL ? STATUS_OK : conversation_check_model(*out, err);
-}
-
-struct text history_instructions(const struct conversation *c, const struct completed_turn *newest)
-{
-    const struct conversation_options *options = c->host.options;
-
-    for (const struct completed_turn *t = newest; t != NULL; t = t->before) {
-        for (size_t i = t->request->n_messages; i-- > 0;) {
-            const struct message *m = &t->request->messages[i];
-
-            if (m->role == ROLE_SYSTEM)
-                return (struct text){m->text, m->len};
-        }
-    }
-    return (struct text){options->system, options->system_len};
 }
 
 static void history_write_system(const char *text, size_t len, struct json_writer *w)
@@ -97,14 +81,15 @@ static void history_write_system(const char *text, size_t len, struct json_write
     json_end_object(w);
 }
 
-/* The items of the first turns, a new reference: the conversation's own instructions, the turns,
- * and the request's instructions where they are others. */
-static enum status history_load(json_t **out, const struct conversation *c, uint32_t n_turns,
-                                const char *instructions, struct arena *arena, struct error *err)
+/* The items up to the turn at place, a new reference: the conversation's own instructions, the
+ * turns, and the request's instructions where they are others. */
+static enum status history_load(json_t **out, const struct conversation *c,
+                                const struct turn_place *place, const char *instructions,
+                                struct arena *arena, struct error *err)
 {
     const struct conversation_options *options = c->host.options;
-    const struct text have =
-        history_instructions(c, n_turns == 0 ? NULL : completed_turn_find(c->host.newest, n_turns));
+    const struct text have = instructions_behind(
+        c, completed_turn_find(c->host.newest, place->turn), place->is_of_named);
     const size_t len = instructions == NULL ? 0 : strlen(instructions);
     enum status rc = STATUS_OK;
     bool was_short = false;
@@ -115,7 +100,7 @@ static enum status history_load(json_t **out, const struct conversation *c, uint
     w = json_writer_begin(&text);
     json_begin_array(&w, NULL);
     history_write_system(options->system, options->system_len, &w);
-    for (uint32_t i = 1; rc == STATUS_OK && w.rc == STATUS_OK && i <= n_turns; i++) {
+    for (uint32_t i = 1; rc == STATUS_OK && w.rc == STATUS_OK && i <= place->turn; i++) {
         struct turn_items items;
 
         rc = turn_items_read(&items, c, completed_turn_find(c->host.newest, i), arena, err);
@@ -173,9 +158,9 @@ enum status history_take_in(struct exchange *x, const json_t *body, struct error
     json_t *own = (json_t *)body, *items; /* the body is the request's own */
     const json_t *input = field(body, "input"), *instructions = field(body, "instructions");
     struct conversation *c;
-    uint32_t n_turns = 0;
+    struct turn_place place;
 
-    if (history_find(&c, &n_turns, x, body, err) != STATUS_OK)
+    if (history_find(&c, &place, x, body, err) != STATUS_OK)
         return err->status;
     if (c == NULL)
         return STATUS_OK;
@@ -184,7 +169,7 @@ enum status history_take_in(struct exchange *x, const json_t *body, struct error
     if (input != NULL && !json_is_string(input) && !json_is_array(input))
         return field_wrong(err, "input", "a string or a list of messages", input);
     if (history_check_model(c, own, err) != STATUS_OK ||
-        history_load(&items, c, n_turns, json_string_value(instructions), exchange_arena(x), err) !=
+        history_load(&items, c, &place, json_string_value(instructions), exchange_arena(x), err) !=
             STATUS_OK)
         return err->status;
     if (!history_append_input(items, input) || json_object_set(own, "input", items) != 0) {

@@ -5,11 +5,8 @@
 
 #include <jansson.h>
 
-#include "agents/message.h"
 #include "base/status.h"
 
-struct completed_turn;
-struct conversation;
 struct exchange;
 
 /* The id or name of the conversation that the request's body goes on from, or names, in the
@@ -21,9 +18,5 @@ const char *history_conversation(struct exchange *x);
  * and takes previous_response_id and conversation out of the body. Fails as the request itself
  * would: NOT_FOUND, ABORTED where the response is not complete, INVALID for another model. */
 enum status history_take_in(struct exchange *x, const json_t *body, struct error *err) MUST_CHECK;
-
-/* The instructions that hold behind the turn newest (NULL: before the first), borrowed: its, or an
- * earlier turn's, last message of the system, else the conversation's own. */
-struct text history_instructions(const struct conversation *c, const struct completed_turn *newest);
 
 #endif

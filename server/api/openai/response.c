@@ -7,6 +7,7 @@
 
 #include "server/api/generation.h"
 #include "server/api/openai/error.h"
+#include "server/api/openai/instructions.h"
 #include "server/conversation/keeping.h"
 #include "server/http/exchange.h"
 #include "server/model/model.h"
@@ -128,6 +129,21 @@ static enum status response_previous(const char **out, const struct conversation
     return STATUS_OK;
 }
 
+/* Those that hold for the turn: its own, or those that held before it. */
+static enum status response_instructions(const char **out, const struct conversation *c,
+                                         uint32_t turn, const struct stored_request *request,
+                                         struct arena *arena, struct error *err)
+{
+    struct text t = {0};
+
+    if (turn > 1 && request != NULL)
+        t = instructions_head(request->messages, request->n_messages);
+    if (t.len == 0)
+        t = instructions_behind(c, completed_turn_find(c->host.newest, turn - 1), false);
+    *out = t.len == 0 ? NULL : arena_strndup(arena, t.text, t.len);
+    return t.len == 0 || *out != NULL ? STATUS_OK : error_no_memory(err, t.len, "instructions");
+}
+
 /* What the request named: the conversation itself. */
 enum status response_set_conversation(struct response *r, const struct conversation_id *id,
                                       struct arena *arena, struct error *err)
@@ -142,9 +158,9 @@ enum status response_set_conversation(struct response *r, const struct conversat
 }
 
 enum status response_of_turn(struct response **out, const struct conversation *c,
-                             const struct turn_place *place, struct arena *arena, struct error *err)
+                             const struct turn_place *place, const struct stored_request *request,
+                             struct arena *arena, struct error *err)
 {
-    const struct conversation_options *options = c->host.options;
     const struct metadata *m = c->metadata;
     struct response *r = arena_alloc(arena, 1, sizeof(*r));
 
@@ -160,12 +176,7 @@ enum status response_of_turn(struct response **out, const struct conversation *c
                               arena, err) != STATUS_OK ||
         response_previous(&r->previous, c, place->turn, arena, err) != STATUS_OK)
         return err->status;
-    r->instructions = options->system_len == 0
-                          ? NULL
-                          : arena_strndup(arena, options->system, options->system_len);
-    if (options->system_len > 0 && r->instructions == NULL)
-        return error_no_memory(err, options->system_len, "instructions");
-    return STATUS_OK;
+    return response_instructions(&r->instructions, c, place->turn, request, arena, err);
 }
 
 /* c: whose tokens in the piece have log-probabilities that are wanted; NULL: none. */

@@ -48,10 +48,11 @@ enum status response_find(struct conversation **out, struct turn_place *ret_plac
                           const struct exchange *x, const char *id, const char *field,
                           struct error *err) MUST_CHECK;
 
-/* Makes the response of a turn of a conversation, in the arena. */
+/* Makes the response of a turn of a conversation, in the arena. request: the turn's; NULL: it is
+ * still to come. */
 enum status response_of_turn(struct response **out, const struct conversation *c,
-                             const struct turn_place *place, struct arena *arena,
-                             struct error *err) MUST_CHECK;
+                             const struct turn_place *place, const struct stored_request *request,
+                             struct arena *arena, struct error *err) MUST_CHECK;
 /* Sets the conversation that r's request named. The text of the id lies in the arena. */
 enum status response_set_conversation(struct response *r, const struct conversation_id *id,
                                       struct arena *arena, struct error *err) MUST_CHECK;

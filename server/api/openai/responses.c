@@ -7,6 +7,7 @@
 #include "server/api/generation.h"
 #include "server/api/openai/error.h"
 #include "server/api/openai/history.h"
+#include "server/api/openai/instructions.h"
 #include "server/api/openai/references.h"
 #include "server/api/openai/request.h"
 #include "server/api/openai/response.h"
@@ -25,27 +26,22 @@
 #include "server/server.h"
 
 /* A response that is complete, to go on from. */
-static enum status find_previous(struct conversation **out, uint32_t *ret_turn,
+static enum status find_previous(struct conversation **out, struct turn_place *ret_place,
                                  const struct exchange *x, const char *id, struct error *err)
 {
-    struct turn_place place;
-    enum status rc = response_find(out, &place, x, id, "previous_response_id", err);
+    enum status rc = response_find(out, ret_place, x, id, "previous_response_id", err);
 
-    *ret_turn = rc == STATUS_OK ? place.turn : 0;
-    if (rc == STATUS_OK && *ret_turn > (*out)->host.n_turns)
+    if (rc == STATUS_OK && ret_place->turn > (*out)->host.n_turns)
         return error_because(err, STATUS_ABORTED, REASON_CONVERSATION_BUSY, "previous_response_id",
                              "the response is not complete yet");
     return rc;
 }
 
-/* Instructions that are not the conversation's come before the input, as a message. newest: the
- * turn that the request goes on from. */
-static enum status instruct(struct responses_request *q, const struct conversation *c,
-                            const struct completed_turn *newest, struct arena *arena,
+/* Instructions that are not those that held so far (have) come before the input, as a message. */
+static enum status instruct(struct responses_request *q, struct text have, struct arena *arena,
                             struct error *err)
 {
     struct prompt *p = &q->base.prompts[0];
-    const struct text have = history_instructions(c, newest);
     const size_t len = q->instructions == NULL ? 0 : strlen(q->instructions);
     struct message *all;
 
@@ -61,14 +57,30 @@ static enum status instruct(struct responses_request *q, const struct conversati
     return STATUS_OK;
 }
 
+/* Without instructions of its own the request has those that hold, as response_of_turn says. */
+static enum status inherit(struct responses_request *q, struct text have, struct arena *arena,
+                           struct error *err)
+{
+    const struct prompt *p = &q->base.prompts[0];
+    const struct text own = instructions_head(p->messages, p->n_messages);
+
+    if (own.len > 0)
+        have = own;
+    if (q->instructions != NULL || have.len == 0)
+        return STATUS_OK;
+    q->instructions = arena_strndup(arena, have.text, have.len);
+    return q->instructions != NULL ? STATUS_OK : error_no_memory(err, have.len, "the request");
+}
+
 static enum status fork_previous(struct conversation **out, struct exchange *x,
                                  struct responses_request *q, struct model **model,
                                  struct error *err)
 {
     struct conversation *c;
-    uint32_t turn;
+    const struct completed_turn *newest;
+    struct turn_place place;
 
-    if (find_previous(&c, &turn, x, q->previous, err) != STATUS_OK ||
+    if (find_previous(&c, &place, x, q->previous, err) != STATUS_OK ||
         conversation_check_model(c, err) != STATUS_OK)
         return err->status;
     if (q->base.model[0] == '\0')
@@ -76,12 +88,12 @@ static enum status fork_previous(struct conversation **out, struct exchange *x,
     if (c->host.model != *model)
         return error_field(err, "previous_response_id", "is a response of model '%s'",
                            c->host.model->name);
-    if (instruct(q, c, completed_turn_find(c->host.newest, turn), exchange_arena(x), err) !=
-        STATUS_OK)
+    newest = completed_turn_find(c->host.newest, place.turn);
+    if (instruct(q, instructions_behind(c, newest, place.is_of_named), exchange_arena(x), err) !=
+            STATUS_OK ||
+        inherit(q, instructions_behind(c, newest, false), exchange_arena(x), err) != STATUS_OK)
         return err->status;
-    if (q->instructions == NULL && c->host.options->system_len > 0)
-        q->instructions = c->host.options->system;
-    return conversation_fork(out, c, turn, q->metadata, q->n_metadata, err);
+    return conversation_fork(out, c, place.turn, q->metadata, q->n_metadata, err);
 }
 
 /* The conversation that the request names, of which the response is a turn. */
@@ -102,7 +114,7 @@ static enum status find_named(struct conversation **out, struct exchange *x,
         return error_field(err, "model", "is another: the conversation is with model '%s'",
                            c->host.model->name);
     *out = c;
-    return instruct(q, c, c->host.newest, exchange_arena(x), err);
+    return instruct(q, instructions_behind(c, c->host.newest, true), exchange_arena(x), err);
 }
 
 static enum status open_first(struct conversation **out, struct exchange *x,
@@ -226,7 +238,7 @@ static enum status responses_first(struct exchange *x, struct responses_request 
     plan.created_s = response_created_s(c);
     place.origin = (struct turn_origin){c->id, c->host.generation};
     place.turn = c->host.n_turns + (uint32_t)c->host.n_live + 1;
-    rc = response_of_turn(&r, c, &place, exchange_arena(x), err);
+    rc = response_of_turn(&r, c, &place, NULL, exchange_arena(x), err);
     if (rc == STATUS_OK && (q->conversation != NULL || q->previous != NULL))
         rc = response_take_own(r, q, exchange_arena(x), err);
     if (rc == STATUS_OK) {

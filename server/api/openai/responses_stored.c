@@ -59,7 +59,7 @@ static enum status stored_response_find(struct stored_response *out, struct exch
                          : NULL;
     out->request =
         out->completed != NULL ? out->completed->request : find_live_request(c, out->place.turn);
-    return response_of_turn(&out->response, c, &out->place, exchange_arena(x), err);
+    return response_of_turn(&out->response, c, &out->place, out->request, exchange_arena(x), err);
 }
 
 static void stored_response_write(const struct stored_response *s, struct exchange *x)
