@@ -76,7 +76,7 @@ static bool is_left_open(const char *name, const json_t *value)
     return json_is_number(value) && json_number_value(value) < 0 && strcmp(name, "seed") == 0;
 }
 
-/* num_predict: negative, the reply may be as long as the context allows. */
+/* num_predict: negative it is what 0 is, too: the reply may be as long as the context allows. */
 static bool is_boundless(const char *name, const json_t *value)
 {
     return json_is_number(value) && json_number_value(value) < 0 &&
