@@ -9,7 +9,7 @@
 #include "server/json/fields.h"
 #include "tests/fault/sweep.h"
 
-enum { REQUEST_CASE_BYTES = 1 << 20 };
+enum { REQUEST_CASE_BYTES = 8 << 20 };
 
 struct request_case {
     struct arena arena;

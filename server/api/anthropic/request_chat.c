@@ -34,7 +34,7 @@ struct blocks {
     json_t *left_out;      /* of the request, borrowed */
     json_t *all;           /* the messages, borrowed */
     json_t *texts, *calls; /* arrays */
-    json_t *thoughts;      /* NULL: none */
+    struct buf thoughts;
 };
 
 static bool append(json_t *list, json_t *value)
@@ -67,8 +67,9 @@ static bool blocks_end(struct blocks *b, const json_t *role)
 
     if (is_good && json_array_size(b->calls) > 0)
         is_good = json_object_set(message, "tool_calls", b->calls) == 0;
-    if (is_good && b->thoughts != NULL)
-        is_good = json_object_set(message, "reasoning_content", b->thoughts) == 0;
+    if (is_good && b->thoughts.len > 0)
+        is_good = json_object_set_new(message, "reasoning_content",
+                                      json_stringn(b->thoughts.data, b->thoughts.len)) == 0;
     if (!is_good) {
         json_decref(message);
         return false;
@@ -226,15 +227,6 @@ static enum status blocks_add_result(struct blocks *b, const json_t *role, const
     return STATUS_OK;
 }
 
-static bool blocks_add_thought(struct blocks *b, const json_t *thought)
-{
-    json_t *all = fields_join(b->thoughts, thought);
-
-    json_decref(b->thoughts);
-    b->thoughts = all;
-    return all != NULL;
-}
-
 /* Blocks of tools that the provider runs, which are not offered here, and thoughts that only it can
  * read: models do without them. */
 static bool is_of_provider(const char *type)
@@ -268,7 +260,8 @@ static enum status blocks_add_own(struct blocks *b, const char *type, const json
     if (strcmp(type, "thinking") == 0) {
         if (!json_is_string(thought))
             return error_field(err, path.text, "has a thinking block without a text");
-        is_good = blocks_add_thought(b, thought);
+        is_good = buf_append(&b->thoughts, json_string_value(thought),
+                             json_string_length(thought)) == STATUS_OK;
     } else if (strcmp(type, "tool_use") == 0) {
         if (!json_is_object(json_object_get(block, "input")))
             return error_field(err, path.text, "has a tool_use whose input is not an object");
@@ -346,12 +339,13 @@ static enum status add_message(json_t *all, json_t *left_out, const json_t *mess
     if (!json_is_array(json_object_get(message, "content")))
         return json_array_append(all, message) == 0 ? STATUS_OK
                                                     : error_no_memory(err, 0, "the request");
+    buf_init(&b.thoughts, SIZE_MAX);
     b.texts = json_array();
     b.calls = json_array();
     rc = b.texts == NULL || b.calls == NULL ? error_no_memory(err, 0, "the request")
                                             : blocks_read(&b, message, err);
     json_decref(b.texts);
-    json_decref(b.thoughts);
+    buf_deinit(&b.thoughts);
     json_decref(b.calls);
     return rc;
 }

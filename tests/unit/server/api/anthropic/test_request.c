@@ -1,5 +1,6 @@
 #include "server/api/anthropic/request.h"
 
+#include "base/buf.h"
 #include "tests/support/request_case.h"
 #include "tests/unit/base/suite.h"
 #include <check.h>
@@ -71,6 +72,34 @@ static const char with_tools[] =
     "\"text\":\"no\"}]},{\"type\":\"tool_result\",\"tool_use_id\":\"1\"},{\"type\":\"text\","
     "\"text\":\"and?\"}]},{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\","
     "\"tool_use_id\":\"2\",\"content\":\"yes\"}]}]}";
+
+/* Many short thoughts behind a long one are copied once each. */
+START_TEST(test_many_thoughts)
+{
+    enum { N_SHORT = 25000, LONG_BYTES = 2 << 20 };
+    static const char block[] = ",{\"type\":\"thinking\",\"thinking\":\"x\"}";
+    struct buf text;
+    struct read x;
+
+    buf_init(&text, SIZE_MAX);
+    ck_assert(buf_append_text(&text,
+                              "{\"max_tokens\":5,\"messages\":[{\"role\":\"assistant\","
+                              "\"content\":[{\"type\":\"thinking\",\"thinking\":\"") == STATUS_OK &&
+              buf_reserve(&text, LONG_BYTES) == STATUS_OK);
+    memset(text.data + text.len, 'y', LONG_BYTES);
+    text.len += LONG_BYTES;
+    ck_assert_int_eq(buf_append_text(&text, "\"}"), STATUS_OK);
+    for (size_t i = 0; i < N_SHORT; i++)
+        ck_assert_int_eq(buf_append_text(&text, block), STATUS_OK);
+    ck_assert_int_eq(buf_append_text(&text, "]},{\"role\":\"user\",\"content\":\"z\"}]}"),
+                     STATUS_OK);
+    ck_assert_msg(take(&x, false, text.data) == STATUS_OK, "%s", x.c.err.text);
+    ck_assert_uint_eq(x.r.prompts->messages[0].more_len,
+                      strlen("{\"reasoning_content\": \"\"}") + LONG_BYTES + N_SHORT);
+    request_case_close(&x.c);
+    buf_deinit(&text);
+}
+END_TEST
 
 static void check_extras(const struct message *m, const char *expected)
 {
@@ -178,4 +207,5 @@ START_TEST(memory_fails)
 }
 END_TEST
 
-SUITE_MAIN("server/api/anthropic/request", test_message, test_tools, test_refusals, memory_fails)
+SUITE_MAIN("server/api/anthropic/request", test_message, test_many_thoughts, test_tools,
+           test_refusals, memory_fails)
