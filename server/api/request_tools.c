@@ -7,11 +7,12 @@
 #include <string.h>
 
 #include "agents/reply/reply_parser.h"
+#include "base/buf.h"
 #include "server/api/request.h"
 #include "server/json/field_table.h"
 #include "server/json/fields.h"
 
-enum { MAX_LEFT_OUT = 32 };
+enum { MAX_LEFT_OUT = 32, MAX_SKILLS = 512 };
 
 /* The body's own member, a list of functions. */
 #define MADE_TOOLS "tools as functions"
@@ -80,29 +81,38 @@ bool request_list_left_out(json_t *list, const char *type)
            json_array_append_new(list, json_string(name)) == 0;
 }
 
+/* Appends the head and the string, which may be none. */
+static bool append_string(struct buf *out, const char *head, const json_t *string)
+{
+    return buf_append_text(out, head) == STATUS_OK &&
+           buf_append(out, json_string_value(string), json_string_length(string)) == STATUS_OK;
+}
+
 /* A tool whose input is a text, in a grammar or free, as a function of one argument. */
 static json_t *custom_function(const json_t *tool)
 {
     const json_t *format = json_object_get(tool, "format");
-    const char *name = json_string_value(json_object_get(tool, "name"));
-    const char *says = json_string_value(json_object_get(tool, "description"));
-    const char *syntax = json_string_value(json_object_get(format, "syntax"));
-    const char *grammar = json_string_value(json_object_get(format, "definition"));
-    const bool has_grammar = syntax != NULL && grammar != NULL;
-    json_t *description =
-        json_pack("s+++++", says == NULL ? "" : says,
-                  has_grammar ? "\n\nThe input is in this " : "", has_grammar ? syntax : "",
-                  has_grammar ? " grammar:\n" : "", has_grammar ? grammar : "", "");
+    const json_t *says = json_object_get(tool, "description");
+    const json_t *syntax = json_object_get(format, "syntax");
+    const json_t *grammar = json_object_get(format, "definition");
+    json_t *description;
+    struct buf text;
+    bool is_good;
 
-    if (name == NULL || description == NULL) {
-        json_decref(description);
+    buf_init(&text, SIZE_MAX);
+    is_good = append_string(&text, "", says);
+    if (is_good && json_is_string(syntax) && json_is_string(grammar))
+        is_good = append_string(&text, "\n\nThe input is in this ", syntax) &&
+                  append_string(&text, " grammar:\n", grammar);
+    description = is_good ? json_stringn(text.len == 0 ? "" : text.data, text.len) : NULL;
+    buf_deinit(&text);
+    if (description == NULL)
         return NULL;
-    }
-    return json_pack("{s:s,s:o,s:{s:s,s:s,s:{s:{s:s,s:s}},s:[s],s:b}}", "name", name, "description",
-                     description, "parameters", "type", "object", "title", TOOLS_CUSTOM_TITLE,
-                     "properties", "input", "type", "string", "description",
-                     "The input of the tool, as text.", "required", "input", "additionalProperties",
-                     0);
+    return json_pack("{s:O,s:o,s:{s:s,s:s,s:{s:{s:s,s:s}},s:[s],s:b}}", "name",
+                     json_object_get(tool, "name"), "description", description, "parameters",
+                     "type", "object", "title", TOOLS_CUSTOM_TITLE, "properties", "input", "type",
+                     "string", "description", "The input of the tool, as text.", "required",
+                     "input", "additionalProperties", 0);
 }
 
 /* Tools that have no schema in the request, since OpenAI's models know them. The client runs them,
@@ -159,21 +169,38 @@ static const struct client_tool *client_tool_find(const json_t *tool)
 static json_t *client_tool_description(const struct client_tool *t, const json_t *tool)
 {
     const json_t *skills = json_object_get(json_object_get(tool, "environment"), "skills");
-    json_t *all = json_string(t->description);
+    bool is_good;
+    json_t *all;
+    struct buf text;
 
-    for (size_t i = 0; all != NULL && i < json_array_size(skills); i++) {
+    buf_init(&text, SIZE_MAX);
+    is_good = buf_append_text(&text, t->description) == STATUS_OK;
+    for (size_t i = 0; is_good && i < json_array_size(skills); i++) {
         const json_t *skill = json_array_get(skills, i);
-        const char *name = json_string_value(json_object_get(skill, "name"));
-        const char *path = json_string_value(json_object_get(skill, "path"));
-        const char *says = json_string_value(json_object_get(skill, "description"));
-        json_t *more =
-            json_pack("s++++++", json_string_value(all), "\nSkill ", name == NULL ? "" : name,
-                      " in ", path == NULL ? "" : path, ": ", says == NULL ? "" : says);
 
-        json_decref(all);
-        all = more;
+        is_good = append_string(&text, "\nSkill ", json_object_get(skill, "name")) &&
+                  append_string(&text, " in ", json_object_get(skill, "path")) &&
+                  append_string(&text, ": ", json_object_get(skill, "description"));
     }
+    all = is_good ? json_stringn(text.data, text.len) : NULL;
+    buf_deinit(&text);
     return all;
+}
+
+static enum status check_skills(const json_t *tool, size_t i, struct error *err)
+{
+    const struct field_path name = field_path_of("tools", i, ".environment.skills");
+    const json_t *skills = field(json_object_get(tool, "environment"), "skills");
+
+    if (skills != NULL && !json_is_array(skills))
+        return field_wrong(err, name.text, "a list", skills);
+    if (json_array_size(skills) > MAX_SKILLS)
+        return error_field(err, name.text, "has %zu entries, at most %d are allowed",
+                           json_array_size(skills), MAX_SKILLS);
+    for (size_t k = 0; k < json_array_size(skills); k++)
+        if (!json_is_string(json_object_get(json_array_get(skills, k), "name")))
+            return error_field(err, name.text, "has a skill without a name");
+    return STATUS_OK;
 }
 
 static json_t *client_tool_function(const struct client_tool *t, const json_t *tool)
@@ -215,25 +242,28 @@ static json_t *function_of(const json_t *tool, enum tools_spelling spelling)
 static enum status list_namespace(json_t *all, const json_t *tool, enum tools_spelling spelling,
                                   size_t i, struct error *err)
 {
-    const char *space = json_string_value(json_object_get(tool, "name"));
+    const json_t *space = json_object_get(tool, "name");
     const json_t *tools = json_object_get(tool, "tools");
 
-    if (space == NULL || tools_check_name(space, "name", err) != STATUS_OK)
+    if (!field_is_plain_text(space) ||
+        tools_check_name(json_string_value(space), "name", err) != STATUS_OK)
         return error_field(err, field_path_of("tools", i, ".name").text,
                            "is not the name of a namespace");
     for (size_t k = 0; k < json_array_size(tools); k++) {
         const json_t *one = json_array_get(tools, k);
         json_t *function =
             tool_type_is(one, "custom") ? custom_function(one) : function_of(one, spelling);
-        const char *name = json_string_value(json_object_get(function, "name"));
+        const json_t *name = json_object_get(function, "name");
         char full[2 * TOOLS_MAX_NAME + 2];
 
-        if (name == NULL || tools_check_name(name, "name", err) != STATUS_OK) {
+        if (!field_is_plain_text(name) ||
+            tools_check_name(json_string_value(name), "name", err) != STATUS_OK) {
             json_decref(function);
             return error_field(err, field_path_of("tools", i, ".tools").text,
                                "has a function without a name, or with a bad one");
         }
-        (void)snprintf(full, sizeof(full), "%s/%s", space, name);
+        (void)snprintf(full, sizeof(full), "%s/%s", json_string_value(space),
+                       json_string_value(name));
         if (json_object_set_new(function, "name", json_string(full)) != 0 ||
             !list_made(all, function))
             return error_no_memory(err, 0, "the tools");
@@ -252,6 +282,8 @@ static enum status list_as_function(json_t *all, json_t *left_out, const json_t 
         return err->status;
     if (tool_type_is(tool, "namespace"))
         return list_namespace(all, tool, spelling, i, err);
+    if (known != NULL && check_skills(tool, i, err) != STATUS_OK)
+        return err->status;
     if (tool_type_is(tool, "function"))
         is_good = list_made(all, function_of(tool, spelling));
     else if (known != NULL)
@@ -397,13 +429,16 @@ static enum status choose_allowed(struct offered_tools *t, json_t *all, const js
     const char *mode = json_string_value(json_object_get(holder, "mode"));
     size_t n = 0;
 
+    if (json_array_size(list) > TOOLS_MAX)
+        return error_field(err, "tool_choice", "allows %zu tools, at most %d are allowed",
+                           json_array_size(list), TOOLS_MAX);
     for (size_t i = 0; i < t->n; i++) {
         bool is_allowed = false;
 
-        for (size_t k = 0; k < json_array_size(list); k++) {
+        for (size_t k = 0; !is_allowed && k < json_array_size(list); k++) {
             const char *name = name_in(json_array_get(list, k));
 
-            is_allowed = is_allowed || (name != NULL && strcmp(name, t->items[i].name) == 0);
+            is_allowed = name != NULL && strcmp(name, t->items[i].name) == 0;
         }
         if (is_allowed)
             t->items[n++] = t->items[i];

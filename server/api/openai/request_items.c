@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/base64.h"
-
+#include "base/buf.h"
 #include "server/api/openai/request.h"
 #include "server/json/field_table.h"
 #include "server/json/fields.h"
@@ -62,11 +62,12 @@ static json_t *item_call_id(const json_t *item)
 /* The name that the call's function was offered under; a new reference. */
 static json_t *items_call_name(const json_t *item)
 {
-    const char *space = json_string_value(json_object_get(item, "namespace"));
-    const char *name = json_string_value(json_object_get(item, "name"));
+    const json_t *space = json_object_get(item, "namespace"), *name = json_object_get(item, "name");
 
-    return space == NULL || space[0] == '\0' || name == NULL ? item_member(item, "name")
-                                                             : json_pack("s++", space, "/", name);
+    return json_string_length(space) == 0 || !json_is_string(name)
+               ? item_member(item, "name")
+               : json_pack("s%++%", json_string_value(space), json_string_length(space), "/",
+                           json_string_value(name), json_string_length(name));
 }
 
 /* Takes name and arguments, NULL without memory. */
@@ -203,22 +204,18 @@ static bool add_message_item(struct items *x, const json_t *item)
     return is_good;
 }
 
-/* The texts of the list's parts of this type, joined; NULL: there are none, or no memory. */
-static json_t *texts_of(const json_t *parts, const char *type)
+/* Appends the texts of the list's parts of this type. */
+static enum status texts_write(struct buf *out, const json_t *parts, const char *type)
 {
-    json_t *all = NULL;
+    enum status rc = STATUS_OK;
 
-    for (size_t i = 0; i < json_array_size(parts); i++) {
+    for (size_t i = 0; rc == STATUS_OK && i < json_array_size(parts); i++) {
         const json_t *part = json_array_get(parts, i), *text = json_object_get(part, "text");
-        json_t *longer;
 
-        if (!json_is_string(text) || !field_is_text(json_object_get(part, "type"), type))
-            continue;
-        longer = fields_join(all, text);
-        json_decref(all);
-        all = longer;
+        if (json_is_string(text) && field_is_text(json_object_get(part, "type"), type))
+            rc = buf_append(out, json_string_value(text), json_string_length(text));
     }
-    return all;
+    return rc;
 }
 
 /* What a response has given out as encrypted: a text in base64 behind its mark. Of other servers'
@@ -242,13 +239,18 @@ static json_t *decoded_text(const json_t *value, const char *mark)
 
 static bool add_reasoning_item(struct items *x, const json_t *item)
 {
-    json_t *thoughts = texts_of(json_object_get(item, "content"), "reasoning_text");
+    bool is_good;
+    struct buf all;
 
-    if (thoughts == NULL)
-        thoughts = decoded_text(json_object_get(item, "encrypted_content"), RESPONSE_THOUGHTS_MARK);
+    buf_init(&all, SIZE_MAX);
+    is_good = texts_write(&all, json_object_get(item, "content"), "reasoning_text") == STATUS_OK;
     json_decref(x->thoughts);
-    x->thoughts = thoughts;
-    return true;
+    x->thoughts = all.len > 0 ? json_stringn(all.data, all.len)
+                              : decoded_text(json_object_get(item, "encrypted_content"),
+                                             RESPONSE_THOUGHTS_MARK);
+    is_good = is_good && (all.len == 0 || x->thoughts != NULL);
+    buf_deinit(&all);
+    return is_good;
 }
 
 /* The summary that /v1/responses/compact has given out; a user's message, so that a reply may

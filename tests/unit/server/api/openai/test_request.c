@@ -147,6 +147,20 @@ static const struct wrong {
     {CHAT, "{" USER ",\"tools\":[{}]}", "tools[0].type", "is missing"},
     {CHAT, "{" USER ",\"tools\":[{\"type\":\"namespace\"}]}", "tools[0].name",
      "is not the name of a namespace"},
+    {CHAT, "{" USER ",\"tools\":[{\"type\":\"namespace\",\"name\":\"a\\u0000b\"}]}",
+     "tools[0].name", "is not the name of a namespace"},
+    {RESPONSES,
+     "{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"s\",\"tools\":[{\"type\":"
+     "\"function\",\"name\":\"a\\u0000b\"}]}]}",
+     "tools[0].tools", "a function without a name, or with a bad one"},
+    {RESPONSES, "{\"input\":\"x\",\"tools\":[{\"type\":\"custom\",\"name\":\"a\\u0000b\"}]}",
+     "tools[0]", "has the character U+0000"},
+    {RESPONSES,
+     "{\"input\":\"x\",\"tools\":[{\"type\":\"shell\",\"environment\":{\"skills\":{}}}]}",
+     "tools[0].environment.skills", "must be a list, not an object"},
+    {RESPONSES,
+     "{\"input\":\"x\",\"tools\":[{\"type\":\"shell\",\"environment\":{\"skills\":[{}]}}]}",
+     "tools[0].environment.skills", "has a skill without a name"},
     {CHAT, "{" USER ",\"tools\":[{\"type\":\"function\"}]}", "tools[0].function",
      "is not an object"},
     {CHAT, "{" USER ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}]}",
@@ -215,6 +229,83 @@ START_TEST(test_wrong)
                      STATUS_OK);
     ck_assert(strstr(body.data, "\"type\":\"invalid_request_error\"") != NULL);
     buf_deinit(&body);
+    request_case_close(&x.c);
+}
+END_TEST
+
+static void append_times(struct buf *out, const char *what, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ck_assert(buf_append_text(out, i == 0 ? "" : ",") == STATUS_OK &&
+                  buf_append_text(out, what) == STATUS_OK);
+}
+
+/* Lists that are gone through for each tool, or said in one, are bounded. */
+START_TEST(test_bounds)
+{
+    static const struct {
+        const char *head, *one, *tail, *field, *says;
+    } lists[] = {
+        {"{\"input\":\"x\",\"tools\":[{\"type\":\"shell\",\"environment\":{\"skills\":[",
+         "{\"name\":\"n\"}", "]}}]}", "tools[0].environment.skills",
+         "has 513 entries, at most 512"},
+        {"{\"input\":\"x\",\"tools\":[{\"type\":\"shell\"}],\"tool_choice\":{\"type\":"
+         "\"allowed_tools\",\"tools\":[",
+         "{\"type\":\"shell\"}", "]}}", "tool_choice", "allows 513 tools, at most 512"},
+    };
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        for (size_t n = 512; n <= 513; n++) {
+            struct buf text;
+            struct read x;
+
+            buf_init(&text, SIZE_MAX);
+            ck_assert_int_eq(buf_append_text(&text, lists[i].head), STATUS_OK);
+            append_times(&text, lists[i].one, n);
+            ck_assert_int_eq(buf_append_text(&text, lists[i].tail), STATUS_OK);
+            ck_assert_int_eq(take(&x, RESPONSES, text.data), n == 512 ? STATUS_OK : STATUS_INVALID);
+            if (n > 512) {
+                ck_assert_str_eq(x.c.err.field, lists[i].field);
+                ck_assert_msg(strstr(x.c.err.text, lists[i].says) != NULL, "%s", x.c.err.text);
+            }
+            request_case_close(&x.c);
+            buf_deinit(&text);
+        }
+    }
+}
+END_TEST
+
+/* What is said of tools, and by them, may have the character U+0000. */
+START_TEST(test_nul)
+{
+    static const struct {
+        const char *tool, *says;
+    } tools[] = {
+        {"{\"type\":\"custom\",\"name\":\"f\",\"description\":\"a\\u0000b\",\"format\":{\"syntax\":"
+         "\"lark\",\"definition\":\"c\\u0000d\"}}",
+         "a\\u0000b\\n\\nThe input is in this lark grammar:\\nc\\u0000d"},
+        {"{\"type\":\"shell\",\"environment\":{\"skills\":[{\"name\":\"n\",\"path\":\"/p\","
+         "\"description\":\"a\\u0000b\"},{\"name\":\"m\"}]}}",
+         "\\nSkill n in /p: a\\u0000b\\nSkill m in : "},
+    };
+    struct read x;
+
+    for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++) {
+        char text[256];
+
+        (void)snprintf(text, sizeof(text), "{\"input\":\"x\",\"tools\":[%s]}", tools[i].tool);
+        ck_assert_int_eq(take(&x, RESPONSES, text), STATUS_OK);
+        ck_assert_msg(strstr(x.r.tools->json.text, tools[i].says) != NULL, "%s",
+                      x.r.tools->json.text);
+        request_case_close(&x.c);
+    }
+    ck_assert_int_eq(take(&x, RESPONSES,
+                          "{\"input\":[{\"type\":\"reasoning\",\"content\":[{\"type\":"
+                          "\"reasoning_text\",\"text\":\"a\\u0000\"},{\"type\":\"reasoning_text\","
+                          "\"text\":\"b\"}]},{\"role\":\"assistant\",\"content\":\"c\"},"
+                          "{\"role\":\"user\",\"content\":\"d\"}]}"),
+                     STATUS_OK);
+    ck_assert_str_eq(x.r.prompts[0].messages[0].more, "{\"reasoning_content\": \"a\\u0000b\"}");
     request_case_close(&x.c);
 }
 END_TEST
@@ -361,6 +452,8 @@ int main(void)
     tcase_add_test(t, test_prompts);
     tcase_add_test(t, test_responses);
     tcase_add_loop_test(t, test_wrong, 0, (int)(sizeof(wrongs) / sizeof(wrongs[0])));
+    tcase_add_test(t, test_bounds);
+    tcase_add_test(t, test_nul);
     tcase_add_loop_test(t, test_constrained, 0,
                         (int)(sizeof(constrained) / sizeof(constrained[0])));
     tcase_add_loop_test(t, test_unmet, 0, (int)(sizeof(unmet) / sizeof(unmet[0])));
