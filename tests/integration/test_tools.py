@@ -502,7 +502,8 @@ def items_of(events):
 def responses(parley):
     """Responses: calls and thoughts are items, whole and streamed; their results come back as items, or behind a stored response."""
     client = client_of(parley)
-    asked = dict(input=ASK[0]["content"], tools=FLAT, tool_choice={"type": "function", "name": "weather"}, parallel_tool_calls=False, temperature=0)
+    asked = dict(input=ASK[0]["content"], tools=[FLAT[0], {**FLAT[1], "description": "It tells\0."}], tool_choice={"type": "function", "name": "weather"},
+                 parallel_tool_calls=False, temperature=0)
     for model in ("tiny", "hermes"):
         whole = client.responses.create(model=model, **asked)
         assert whole.status == "completed" and [o.type for o in whole.output] == ["function_call"], whole
@@ -510,6 +511,7 @@ def responses(parley):
         assert whole.tools[0].name == "weather" and whole.tool_choice.name == "weather" and whole.parallel_tool_calls is False
         again = client.responses.retrieve(whole.id)
         assert [t.name for t in again.tools] == ["weather", "now"] and again.tools[0].parameters == FLAT[0]["parameters"] and again.tools[1].strict is None
+        assert again.tools[1].description == "It tells\0."
         assert again.tool_choice == "required" and again.parallel_tool_calls is False and again.output[0].arguments == whole.output[0].arguments
         events = list(client.responses.create(model=model, stream=True, **asked))
         items = items_of(events)

@@ -93,7 +93,8 @@ bool chat_prompter_uses(const struct chat_prompter *p, const char *name)
 
 bool chat_prompter_uses_any(const struct chat_prompter *p, struct text variables)
 {
-    json_t *all = variables.len == 0 ? NULL : json_loadb(variables.text, variables.len, 0, NULL);
+    json_t *all =
+        variables.len == 0 ? NULL : json_loadb(variables.text, variables.len, JSON_ALLOW_NUL, NULL);
     bool is_used = false;
 
     for (void *at = json_object_iter(all); at != NULL; at = json_object_iter_next(all, at))

@@ -375,7 +375,7 @@ static void response_write_echo(const struct response *r, enum response_echo whi
 static void response_write_reasoning(const struct response_view *v, struct json_writer *w)
 {
     const struct text given = v->request != NULL ? v->request->variables.json : (struct text){0};
-    json_t *all = given.len == 0 ? NULL : json_loadb(given.text, given.len, 0, NULL);
+    json_t *all = given.len == 0 ? NULL : json_loadb(given.text, given.len, JSON_ALLOW_NUL, NULL);
     const char *effort = json_string_value(json_object_get(all, "reasoning_effort"));
 
     json_begin_object(w, "reasoning");
