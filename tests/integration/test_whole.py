@@ -602,7 +602,30 @@ def sweep_locks(server):
             signal.signal(number, handler)
 
 
+def two_signals():
+    """While what one signal's handler raised waits for gRPC, the handler of another runs; what both raise is not lost."""
+    told = []
+
+    def say(number, _):
+        told.append(number)
+        if number != signal.SIGTERM:
+            raise parley.Error("CANCELLED", str(number))
+
+    sent = signal.SIGALRM, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1, signal.SIGTERM
+    handlers = {number: signal.signal(number, say) for number in sent}
+    try:
+        parley.interrupts.shielded(lambda: [signal.raise_signal(number) for number in sent])
+        raise AssertionError("nothing was raised")
+    except parley.Error as e:
+        assert e.message == str(int(signal.SIGUSR1)) and e.__context__.message == str(int(signal.SIGALRM)), (e, e.__context__)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert told == [signal.SIGALRM, signal.SIGTERM, signal.SIGUSR1, signal.SIGTERM], told
+
+
 def main():
+    two_signals()
     sent = parley.parallel.direct.Packets.send
     parley.parallel.direct.Packets.send = lambda *args, **more: POINTS.around(sent, *args, **more)
     threading.Condition.wait = lambda *args, **more: POINTS.around(CONDITION_WAIT, *args, **more)

@@ -3,7 +3,8 @@
 Python raises KeyboardInterrupt in the main thread between any two instructions, thus also where gRPC has just taken one of its locks and not
 yet begun the block that gives it back. The lock then stays taken, and the next call on the channel waits for ever. So while the main
 thread is in gRPC's code, the handler that is installed for a signal runs as always, but what it raises waits: until gRPC has returned, which
-a call that is cancelled at once does soon, or until no lock is taken. A handler that raises nothing changes nothing.
+a call that is cancelled at once does soon, or until no lock is taken. A handler that raises nothing changes nothing. Of what several raise
+the last is raised, with the one before as its context.
 
 A process that is forked has a copy of the channel without its threads: there calls would wait for ever, or mix with those of the process that
 made the channel. They are refused.
@@ -64,6 +65,7 @@ class _Shield:
     def __init__(self, before: dict[int, Callable[..., Any]], end: Callable[[], Any] | None, wherever: bool) -> None:
         self._before, self._end, self._wherever = before, end, wherever
         self.raised: BaseException | None = None
+        self._have_raised = set[int]()  # signals, which come again until what their handlers raised is raised here
         self._lock, self._is_over = threading.Lock(), False
         self.is_left = False  # what the handler of another signal raised may have kept this one in its place
 
@@ -71,11 +73,14 @@ class _Shield:
         if self.is_left:
             self._before[number](number, frame)
             return
-        if self.raised is None:
+        if number not in self._have_raised:
             try:
                 self._before[number](number, frame)
                 return
             except BaseException as e:
+                self._have_raised.add(number)
+                if e.__context__ is None and e is not self.raised:
+                    e.__context__ = self.raised
                 self.raised = e
         if self._wherever:
             if self._end is not None:
