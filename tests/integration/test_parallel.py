@@ -470,6 +470,29 @@ def test_queue(pool):
     queue.close()
 
 
+def test_interrupted_start(address):
+    """Ctrl-C between the beginnings of two workers ends the one that has begun."""
+    begin, begun, processes = threading.Thread.start, [], []
+
+    def start(thread):
+        pool = getattr(getattr(thread, "_target", None), "__self__", None)
+        if isinstance(pool, Pool):
+            begun.append(pool)
+            if len(begun) == 2:
+                until("the first worker has begun", lambda: pool._pids)
+                processes.extend(pool._pids.values())
+                raise KeyboardInterrupt
+        begin(thread)
+
+    threading.Thread.start = start
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            raised(KeyboardInterrupt, lambda: Pool(3, address=address))
+    finally:
+        threading.Thread.start = begin
+    until("the first worker has ended", lambda: len(processes) == 1 and processes[0].poll() is not None)
+
+
 def test_interrupted_queue():
     """A get that Ctrl-C ended leaves nothing behind that the next call would take for its answer, and takes no item with it; a queue of -1 has no bound."""
     def interrupt(*_):
@@ -642,7 +665,8 @@ def main():
             pool.close()
             pool.join()
             assert "closed" in str(raised(ValueError, lambda: pool.apply(half, (2,))))
-        for test in test_settings, test_never_again, test_iterators, test_turnover, test_interrupted_workers, test_stopped_workers, test_contexts, test_by_reference:
+        for test in test_settings, test_never_again, test_iterators, test_turnover, test_interrupted_workers, test_interrupted_start, \
+                test_stopped_workers, test_contexts, test_by_reference:
             timed(test, daemon.address)
     for test in test_alone, test_large, test_signatures, test_threads, test_interrupted_queue, test_events, test_watched, test_examples:
         timed(test)

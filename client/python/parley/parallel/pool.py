@@ -202,9 +202,9 @@ class Pool:
         self._link.reach()  # its workers would wait for it for ever
         self._n_supervised = self._n  # under the lock: those that are not given up
         self._supervisors = [threading.Thread(target=self._supervise, args=(i,), daemon=True) for i in range(self._n)]
-        for s in self._supervisors:
-            s.start()
         try:
+            for s in self._supervisors:
+                s.start()
             with self._lock:
                 self._lock.wait_for(lambda: self._n_ready == self._n or self._failed)
             if self._failed:
@@ -430,7 +430,8 @@ class Pool:
             stream.call.cancel()
             stream.reader.join()
         for supervisor in self._supervisors:
-            supervisor.join()
+            if supervisor.is_alive():  # not all were begun, if that was interrupted
+                supervisor.join()
         self._link.channel.close()
 
     def __enter__(self) -> Pool:
