@@ -1,5 +1,5 @@
-"""The wheel's messages are made from proto/ when it is built; they are not in the tree. They refuse a protobuf that is older than what made
-them, and are promised to work with the next major one: the wheel asks for these."""
+"""The wheel's messages are made from proto/ when it is built; they are not in the tree. They refuse a grpcio and a protobuf that are older
+than what made them, and are promised to work with protobuf's next major version: the wheel asks for these."""
 import importlib.metadata
 import pathlib
 import re
@@ -23,9 +23,14 @@ class BuildWithMessages(build_py):
         (pathlib.Path(self.build_lib) / "parley/v1/__init__.py").touch()
 
 
-made_with = re.search(r"^protobuf\b.*>=(\d+)([.\d]*)", "\n".join(importlib.metadata.requires("grpcio-tools") or ()), re.MULTILINE)
-assert made_with, "grpcio-tools names no protobuf"
+def made_with(package: str) -> re.Match[str]:
+    least = re.search(rf"^{package}\b.*>=(\d+)([.\d]*)", "\n".join(importlib.metadata.requires("grpcio-tools") or ()), re.MULTILINE)
+    assert least, f"grpcio-tools names no {package}"
+    return least
+
+
+grpcio, protobuf = made_with("grpcio"), made_with("protobuf")
 version = re.search(r"^  version: '(.*)',$", (ROOT / "meson.build").read_text(), re.MULTILINE)
 assert version, "meson.build says no version"
 setup(version=version[1], cmdclass={"build_py": BuildWithMessages},
-      install_requires=["grpcio>=1.60", f"protobuf>={made_with[1]}{made_with[2]},<{int(made_with[1]) + 2}"])
+      install_requires=[f"grpcio>={grpcio[1]}{grpcio[2]}", f"protobuf>={protobuf[1]}{protobuf[2]},<{int(protobuf[1]) + 2}"])

@@ -707,11 +707,14 @@ def test_names():
 
 
 def test_the_wheel():
-    """The wheel asks for a protobuf that its messages take: by its own rule, none that is older than what made them."""
+    """The wheel asks for a protobuf and a grpcio that its messages take: by their own rule, none that is older than what made them."""
     package = os.environ["PARLEY_PACKAGE"]
     with open(os.path.join(package, "parley/v1/act_pb2.py"), encoding="utf-8") as f:
         made_with = re.search(r"^# Protobuf Python Version: (\S+)$", f.read(), re.MULTILINE)[1]
     found, = importlib.metadata.distributions(name="parleyd", path=[package])
+    with open(os.path.join(package, "parley/v1/act_pb2_grpc.py"), encoding="utf-8") as f:
+        grpcio = re.search(r"^GRPC_GENERATED_VERSION = '(\S+)'$", f.read(), re.MULTILINE)[1]
+    assert f"grpcio>={grpcio}" in found.requires, (found.requires, grpcio)
     asked = [words for words in found.requires if words.startswith("protobuf")]
     assert len(asked) == 1 and f">={made_with}" in asked[0] and f"<{int(made_with.split('.')[0]) + 2}" in asked[0], (asked, made_with)
 
