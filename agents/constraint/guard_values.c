@@ -601,7 +601,8 @@ struct values {
     struct guard *g;
     const json_t *s;
     struct arena arena;
-    struct automaton strings, numbers;
+    struct automaton strings;
+    struct number_rules numbers;
     bool has_strings, has_numbers; /* rules for them */
 };
 
@@ -644,7 +645,7 @@ static bool values_open(struct values *v)
     string_rules_init(&r, &v->g->work, &v->arena);
     v->has_strings = (types & TYPE_STRING) != 0 && has_one(v->s, of_strings, 5);
     v->has_numbers = (types & TYPE_NUMBER) != 0 && !v->g->is_trial &&
-                     has_one(v->s, of_numbers, 5); /* the automaton knows few spellings */
+                     has_one(v->s, of_numbers, 5); /* a decimal has not all places */
     for (size_t i = 0;
          (types & (TYPE_OBJECT | TYPE_ARRAY)) != 0 && i < sizeof(of_others) / sizeof(of_others[0]);
          i++)
@@ -665,7 +666,7 @@ static bool values_open(struct values *v)
             return false;
         v->has_strings = !is_left;
     }
-    return !v->has_numbers || join_number_rules(v->g, &v->numbers, v->s, false, &v->arena);
+    return !v->has_numbers || read_number_rules(v->g, &v->numbers, v->s);
 }
 
 static bool values_allow(const struct values *v, const json_t *value, unsigned types)
@@ -680,11 +681,9 @@ static bool values_allow(const struct values *v, const json_t *value, unsigned t
     if (json_is_string(value) && v->has_strings)
         return automaton_matches(&v->strings, json_string_value(value), json_string_length(value));
     if (json_is_number(value) && v->has_numbers) {
-        char *text = json_dumps(value, JSON_ENCODE_ANY);
-        bool is_allowed = text != NULL && automaton_matches(&v->numbers, text, strlen(text));
+        struct decimal d;
 
-        free(text);
-        return is_allowed;
+        return decimal_of_number(&d, value) && number_rules_allow(&v->numbers, &d);
     }
     return true;
 }

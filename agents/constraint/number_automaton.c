@@ -137,6 +137,24 @@ void number_bound_tighten(struct number_bound *b, const struct decimal *value, b
         b->is_exclusive = b->is_exclusive || is_exclusive;
 }
 
+bool number_rules_allow(const struct number_rules *r, const struct decimal *d)
+{
+    const int to_least = r->least.is_set ? decimal_compare(d, &r->least.value) : 1,
+              to_most = r->most.is_set ? decimal_compare(d, &r->most.value) : -1;
+    uint32_t remainder = 0;
+
+    if (to_least < 0 || (to_least == 0 && r->least.is_exclusive) || to_most > 0 ||
+        (to_most == 0 && r->most.is_exclusive) || (r->is_integer && d->n_places > 0))
+        return false;
+    if (r->divisor == 0)
+        return true;
+    for (size_t i = 0; i < d->n_digits; i++)
+        remainder = (remainder * 10 + (uint32_t)(d->digits[i] - '0')) % r->divisor;
+    for (size_t i = d->n_places; i < r->divisor_places; i++)
+        remainder = remainder * 10 % r->divisor;
+    return remainder == 0 && d->n_places <= r->divisor_places;
+}
+
 /* --- the machine --- */
 
 /* The bounds of numbers of this sign by their size: NULL if there is none. */

@@ -34,6 +34,8 @@ bool decimal_of_number(struct decimal *out, const json_t *number);
 /* A bound beside the one that is there: the tighter one stays. */
 void number_bound_tighten(struct number_bound *b, const struct decimal *value, bool is_exclusive,
                           bool is_upper);
+/* Whether a number, whatever its digits, satisfies the rules. */
+bool number_rules_allow(const struct number_rules *r, const struct decimal *d);
 /* UNIMPLEMENTED where the automaton has too many states. No states: no number satisfies them. */
 enum status number_to_json(struct automaton *out, const struct number_rules *r, size_t *work,
                            struct arena *arena, struct error *err) MUST_CHECK;
