@@ -73,16 +73,40 @@ static void put_literal(struct schema_grammar *s, const char *text, size_t len)
     }
 }
 
-/* A value as JSON, malloc'd. A whole number has no fraction. */
+/* As JSON with so many digits a number, malloc'd; NULL where that is another value, or without
+ * memory. */
+static char *dump_digits(const json_t *value, size_t n_digits)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(n_digits));
+    json_t *read = text != NULL ? json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
+
+    if (!json_equal(read, value)) {
+        free(text);
+        text = NULL;
+    }
+    json_decref(read);
+    return text;
+}
+
+/* A value as JSON, malloc'd, with as few digits as say it. A whole number has no fraction. */
 static char *dump(struct schema_grammar *s, const json_t *value)
 {
     const double number = json_real_value(value); /* 0 for all but reals */
-    json_t *whole = number != 0 && fabs(number) < 1e15 && floor(number) == number
-                        ? json_integer((json_int_t)number)
-                        : NULL;
-    char *text = json_dumps(whole != NULL ? whole : value, JSON_ENCODE_ANY);
+    const bool may_have_reals =
+        json_is_real(value) || json_is_array(value) || json_is_object(value);
+    char *text = NULL;
 
-    json_decref(whole);
+    if (number != 0 && fabs(number) < 1e15 && floor(number) == number) {
+        json_t *whole = json_integer((json_int_t)number);
+
+        text = json_dumps(whole, JSON_ENCODE_ANY);
+        json_decref(whole);
+    } else {
+        for (size_t n = 15; may_have_reals && text == NULL && n < 17; n++)
+            text = dump_digits(value, n);
+        if (text == NULL)
+            text = json_dumps(value, JSON_ENCODE_ANY);
+    }
     if (text == NULL)
         grammar_fail(s);
     return text;
