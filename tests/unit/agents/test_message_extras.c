@@ -39,8 +39,8 @@ START_TEST(hidden_parts)
         "{\"content\": \"x\"}",
         "{\"name\": \"f\", \"role\": \"system\"}",
         "{\"name\": 1}",
-        "{\"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"also\": 1, \"function\": "
-        "{\"name\": \"f\", \"arguments\": {}}}]}",
+        ("{\"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"also\": 1, \"function\": "
+         "{\"name\": \"f\", \"arguments\": {}}}]}"),
         "{\"name\": \"f\"",
         "[]",
         "{}",
