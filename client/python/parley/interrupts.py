@@ -86,6 +86,7 @@ class _Shield:
             if self._end is not None:
                 _HELPER.do(self._end)
         elif frame is not None and frame.f_code.co_filename not in (threading.__file__, __file__):
+            assert self.raised is not None
             raise self.raised  # gRPC takes its locks by threading's functions: in this frame none is being taken or given back
         else:
             _HELPER.do(functools.partial(self._again, number))

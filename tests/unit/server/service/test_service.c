@@ -400,6 +400,7 @@ static void lose_people(void)
     ck_assert_int_eq(service_peer_said(&peers[0], NULL, "hi", NULL, &why), STATUS_UNAVAILABLE);
     while (service.keeping->restore != NULL)
         (void)uv_run(&loop, UV_RUN_ONCE);
+    settle(); /* what is refused has been */
     store.is_full = false;
     for (size_t i = 0; i < N_PEERS; i++) {
         has_ended[i] = false;
