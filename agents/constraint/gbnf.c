@@ -300,6 +300,8 @@ static enum status gbnf_take_counts(struct gbnf *g)
     if (has_most && most < least)
         return gbnf_refuse(g, "has a repetition whose end is below its beginning");
     g->at++;
+    if (is_range && !has_most && least <= 1) /* the engine knows these better than {1,} */
+        return gbnf_put_text(g, least == 0 ? "*" : "+");
     if (has_most)
         (void)snprintf(text, sizeof(text), "{%lu,%lu}", least, most);
     else
