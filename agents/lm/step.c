@@ -548,6 +548,7 @@ static void step_fail_row(struct row *row, const struct error *err)
     struct lm_turn *t = row->turn;
 
     t->n_computed = t->n_generated = 0;
+    t->n_draft_tokens = t->n_verified = t->n_accepted = 0; /* none of them is in the reply */
     buf_clear(&t->piece);
     row->err = *err;
     row->outcome = ROW_FAILED;

@@ -6,6 +6,7 @@
 
 #include "agents/lm/lm.h"
 #include "base/alloc.h"
+#include "compute/cpu/cpu.h"
 #include "tests/support/lm_driver.h"
 #include "tests/unit/base/suite.h"
 
@@ -15,11 +16,25 @@ static const struct tiny_config tiny = {.type = DTYPE_Q8_0, .seed = 7, .has_stat
 static struct error err;
 static struct sampling greedy;
 
+/* cpu, of whose calls of sync the one after the next syncs_left fails; -1: none. */
+static struct backend_type failing;
+static long syncs_left = -1;
+
+static enum status failing_sync(struct backend *b, struct error *why)
+{
+    if (syncs_left >= 0 && syncs_left-- == 0)
+        return error_set(why, STATUS_EXHAUSTED, "the device has no memory for the step");
+    return cpu_backend.sync(b, why);
+}
+
 static struct agent *open_with(size_t kv_bytes, bool has_cache, enum speculate speculate)
 {
     struct agent_config config = drive_config("cpu", PLENTY);
     struct agent *a;
 
+    failing = cpu_backend;
+    failing.sync = failing_sync;
+    config.backend_type = &failing;
     sampling_init(&greedy);
     greedy.temperature = 0;
     greedy.max_tokens = MAX_REPLY;
@@ -92,6 +107,48 @@ static void long_text(char *out, size_t n, const char *begin)
     for (int i = 0; at + 24 < n; i++)
         at += (size_t)snprintf(out + at, n - at, " hello %d in the hell", i * 7919 % 1000);
 }
+
+/* Of a step that fails behind its logits, where it moves the state on behind accepted draft tokens,
+ * no draft token counts, and the conversation goes on as if the turn had not been. */
+START_TEST(lost_drafts_are_not_accepted)
+{
+    struct agent *a = open_with(0, true, SPECULATE_OFF);
+    struct clone *c = open_clone(a, NULL);
+    struct said want, got;
+    size_t n_failed = 0;
+
+    say(a, c, "Name a river.", 64, &want);
+    clone_close(c);
+    for (long n = 0;; n++) {
+        const uint64_t n_accepted = lm_in(a)->n_accepted, n_drafted = lm_in(a)->n_drafted;
+        struct drive d, *only = &d;
+        bool has_failed;
+
+        c = open_clone(a, NULL);
+        ck_assert_int_eq(drive_begin(&d, c, "Name a river.", &greedy, &err), STATUS_OK);
+        d.turn.seen.predicted = want.ids;
+        d.turn.seen.n_predicted = MAX_REPLY;
+        syncs_left = n;
+        drive_run(a, &only, 1, 64);
+        syncs_left = -1;
+        has_failed = d.turn.row.outcome == ROW_FAILED;
+        ck_assert_uint_le(lm_in(a)->n_accepted - n_accepted, d.turn.reply.n_tokens);
+        ck_assert_uint_le(lm_in(a)->n_drafted - n_drafted, d.turn.reply.n_tokens);
+        drive_end(&d, !has_failed);
+        if (has_failed) {
+            say(a, c, "Name a river.", 64, &got);
+            expect_same(&got, &want);
+        }
+        clone_close(c);
+        n_failed += has_failed;
+        if (!has_failed)
+            break;
+    }
+    ck_assert_uint_gt(lm_in(a)->n_accepted, 0);
+    ck_assert_uint_ge(n_failed, 4); /* two of each step */
+    agent_unref(a);
+}
+END_TEST
 
 /* The second conversation with a system prompt computes none of it again but for a page. */
 START_TEST(system_prompts_are_found)
@@ -339,4 +396,5 @@ END_TEST
 
 SUITE_MAIN("lm_states", system_prompts_are_found, junctions_are_found_from_the_third_on,
            rewinds_go_back_to_a_snapshot, forks_share_a_slot, dropped_turns_leave_nothing,
-           drafts_leave_the_same_state, few_slots_change_no_reply, too_little_memory_is_refused)
+           drafts_leave_the_same_state, few_slots_change_no_reply, lost_drafts_are_not_accepted,
+           too_little_memory_is_refused)
