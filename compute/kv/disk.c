@@ -1,7 +1,7 @@
 /* The happy path: kv_disk_write finds a slot, enters it in the index as being written, and gives
  * the thread the buffer; kv_disk_collect makes the slot readable, or empty where the write failed.
  * A read is the same the other way round: its slot is not reused meanwhile. A page that does not
- * fit its checksum leaves the index. */
+ * fit its checksum leaves the index, and the file. */
 #include "compute/kv/disk.h"
 
 #include <assert.h>
@@ -26,6 +26,7 @@ enum {
     SLAB_PARTS = 1024,     /* a file has at least this part of all bytes: it keeps a descriptor */
     MOST_SLABS = 1 << 20,
     FAILED_REST_S = 5, /* nothing is written for so long behind a write that failed */
+    FULL_S = 60,       /* no empty slot is tried for so long behind one that took no page */
 };
 
 struct disk_owner {
@@ -51,6 +52,7 @@ struct disk_op {
     struct link link;
     struct link reading;                  /* of a read: in the loop's reads */
     bool is_back, is_taken, is_forgotten; /* of a read; the loop's, apart from is_good */
+    bool replaces;                        /* of a write: the slot had a page */
     struct disk_slot *slot;
     uint8_t *data; /* [page_bytes] */
     bool is_write;
@@ -81,7 +83,7 @@ struct kv_disk {
     struct list taken;      /* those whose bytes are in use */
     struct disk_op *writes; /* [n_buffers] */
     struct list free_writes;
-    uint64_t rest_until_ns;
+    uint64_t rest_until_ns, full_until_ns; /* 0: not at all */
     struct kv_traces *traces;
     struct kv_disk_usage usage;
     /* Of both. */
@@ -124,6 +126,8 @@ static void disk_run(struct kv_disk *d, struct disk_op *op)
 
     op->is_good = op->is_write ? kv_slab_write(slot->slab, slot->at, &slot->page, op->data)
                                : kv_slab_read(slot->slab, slot->at, &slot->page, op->data);
+    if (!op->is_good && !op->is_write)
+        kv_slab_clear(slot->slab, slot->at); /* the next start does not find it */
 }
 
 static void *disk_work(void *arg)
@@ -314,20 +318,30 @@ static bool disk_grow(struct kv_disk *d)
     return true;
 }
 
+/* Whether the disk has no room for all pages that would fit. */
+static bool disk_is_full(const struct kv_disk *d)
+{
+    return d->usage.n_full > 0 && d->full_until_ns != 0 && clock_ns() < d->full_until_ns;
+}
+
 /* A slot to write, in no list; NULL: none. */
-static struct disk_slot *disk_slot_for(struct kv_disk *d, uint64_t owner)
+static struct disk_slot *disk_slot_for(struct kv_disk *d, uint64_t owner, bool *ret_replaces)
 {
     struct disk_owner *o = disk_owner_of(d, owner);
+    const bool is_full = disk_is_full(d);
+    const size_t n_slots = is_full ? d->usage.n_full : d->usage.n_slots;
     struct disk_slot *s = NULL;
     struct link *l;
 
-    if (o->n < d->usage.n_full && o->n >= (d->usage.n_slots + 1) / 2) {
+    *ret_replaces = true;
+    if (o->n < d->usage.n_full && o->n >= (n_slots + 1) / 2) {
         s = owner_oldest(o);
         if (s == NULL)
             return NULL;
     }
-    if (s == NULL && (!list_is_empty(&d->empty) || disk_grow(d))) {
+    if (s == NULL && !is_full && (!list_is_empty(&d->empty) || disk_grow(d))) {
         l = list_pop(&d->empty);
+        *ret_replaces = false;
         return container_of(l, struct disk_slot, link);
     }
     if (s == NULL)
@@ -371,7 +385,7 @@ void kv_disk_write(struct kv_disk *d, const struct kv_slab_page *page, void *buf
     struct disk_slot *s;
 
     assert(op->data == buffer && kv_disk_look(d, &page->key, page->ids) == KV_DISK_ABSENT);
-    s = disk_slot_for(d, page->owner);
+    s = disk_slot_for(d, page->owner, &op->replaces);
     if (s == NULL)
         return;
     list_remove(&op->link);
@@ -476,7 +490,10 @@ static void disk_end_write(struct kv_disk *d, struct disk_op *op)
         return;
     }
     d->usage.n_failed++;
-    d->rest_until_ns = clock_ns() + FAILED_REST_S * UINT64_C(1000000000);
+    if (op->replaces || d->usage.n_full == 1)
+        d->rest_until_ns = clock_ns() + FAILED_REST_S * UINT64_C(1000000000);
+    else
+        d->full_until_ns = clock_ns() + FULL_S * UINT64_C(1000000000);
     slot_leave(s, d);
     list_push(&d->empty, &s->link);
 }
@@ -498,8 +515,7 @@ static void disk_end_read(struct kv_disk *d, struct disk_op *op)
     disk_free_read(d, op);
     d->usage.n_broken++;
     slot_leave(s, d);
-    /* the next write takes it: until then its header is found at each start */
-    list_push_front(&d->empty, &s->link);
+    list_push_front(&d->empty, &s->link); /* the file has blocks for it already */
 }
 
 void kv_disk_collect(struct kv_disk *d)

@@ -67,8 +67,9 @@ enum kv_disk_state kv_disk_look(const struct kv_disk *d, const struct kv_key *ke
  * failed some seconds ago. */
 void *kv_disk_buffer(struct kv_disk *d);
 /* Writes the page, which is absent, with its key, owner, trace and ids, into an empty slot or in
- * place of the page that was used longest ago. An owner that has half of all slots replaces its
- * own, unless no other one has pages. Takes the buffer, also where it writes nothing. */
+ * place of the page that was used longest ago: for a minute always so behind an empty slot that
+ * took no page, as on a full disk. An owner that has half of all slots replaces its own, unless no
+ * other one has pages. Takes the buffer, also where it writes nothing. */
 void kv_disk_write(struct kv_disk *d, const struct kv_slab_page *page, void *buffer);
 
 /* Begins to read a page that is stored. False: n_reads are under way, or there is no memory. */

@@ -243,10 +243,26 @@ static bool slab_make(struct kv_slab *s)
     return false;
 }
 
-bool kv_slab_write(struct kv_slab *s, uint32_t slot, struct kv_slab_page *page, const void *data)
+static size_t slot_head_at(uint32_t slot)
+{
+    return BLOCK + (size_t)slot * HEADER_BYTES;
+}
+
+static bool slab_clear(const struct kv_slab *s, uint32_t slot)
 {
     static const unsigned char none[HEADER_BYTES];
-    const size_t head_at = BLOCK + (size_t)slot * HEADER_BYTES;
+
+    return slab_pwrite(s->fd, none, sizeof(none), slot_head_at(slot));
+}
+
+void kv_slab_clear(const struct kv_slab *s, uint32_t slot)
+{
+    if (s->fd >= 0)
+        (void)slab_clear(s, slot); /* else the page is found, and broken, again */
+}
+
+bool kv_slab_write(struct kv_slab *s, uint32_t slot, struct kv_slab_page *page, const void *data)
+{
     struct slot_head head;
 
     if (s->fd < 0 && !slab_make(s))
@@ -256,11 +272,11 @@ bool kv_slab_write(struct kv_slab *s, uint32_t slot, struct kv_slab_page *page, 
     head.is_full = 1;
     head.page = *page;
     head.crc = slot_head_crc(&head);
-    if (slab_pwrite(s->fd, none, sizeof(none), head_at) &&
+    if (slab_clear(s, slot) &&
         slab_pwrite(s->fd, data, s->shape.page_bytes, s->pages_at + slot * s->slot_bytes) &&
-        slab_pwrite(s->fd, &head, sizeof(head), head_at))
+        slab_pwrite(s->fd, &head, sizeof(head), slot_head_at(slot)))
         return true;
-    (void)slab_pwrite(s->fd, none, sizeof(none), head_at); /* else its checksum does not fit */
+    (void)slab_clear(s, slot); /* else its checksum does not fit */
     return false;
 }
 

@@ -58,6 +58,8 @@ size_t kv_slab_bytes(size_t page_bytes, size_t n_slots);
 
 /* On failure the slot holds nothing. Sets page->crc. */
 bool kv_slab_write(struct kv_slab *s, uint32_t slot, struct kv_slab_page *page, const void *data);
+/* The slot holds nothing, as far as that can be written. */
+void kv_slab_clear(const struct kv_slab *s, uint32_t slot);
 /* Reads the page's bytes; false if they are not those that were written. */
 bool kv_slab_read(const struct kv_slab *s, uint32_t slot, const struct kv_slab_page *page,
                   void *out);

@@ -436,27 +436,64 @@ START_TEST(changed_bytes_are_misses)
 }
 END_TEST
 
-/* A page that was broken and written again, elsewhere, is found, not the broken one. */
+/* A page that was broken is gone for good, also where its slot stays empty: whose pages come next
+ * has half of all slots, and replaces its own. */
+START_TEST(broken_pages_are_found_once)
+{
+    const struct kv_disk_config config = disk_config(8);
+    struct kv_disk *d = open_disk(&config);
+    struct kv_disk_usage usage;
+    char name[128];
+    int fd;
+
+    ck_assert(put(d, 0, 2) && put(d, 1, 2));
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert(put(d, i, 1));
+    (void)snprintf(name, sizeof(name), "%s/slab-00000.kv", folder);
+    fd = open(name, O_WRONLY);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(pwrite(fd, "Parley", 6, 2 * 4096), 6); /* page 0 of principal 2 */
+    (void)close(fd);
+    ck_assert(!get(d, 0, 2));
+    ck_assert(put(d, 4, 1));
+    kv_disk_usage(d, &usage);
+    ck_assert_uint_eq(usage.n_broken, 1);
+    ck_assert_uint_eq(usage.n_evicted, 1);
+    kv_disk_close(d);
+    d = open_disk(&config);
+    ck_assert_int_eq(look(d, 0, 2), KV_DISK_ABSENT);
+    kv_disk_usage(d, &usage);
+    ck_assert_uint_eq(usage.n_found, 5);
+    ck_assert_uint_eq(count(d, 5, 1), 4);
+    ck_assert_uint_eq(count(d, 2, 2), 1);
+    kv_disk_close(d);
+}
+END_TEST
+
+/* A page that was broken and written again, elsewhere, is found, not the broken one, whose header a
+ * power cut may have brought back. */
 START_TEST(what_was_written_last_is_found)
 {
     const struct kv_disk_config config = disk_config(16);
     const size_t slot_bytes = kv_slab_bytes(PAGE, 17) - kv_slab_bytes(PAGE, 16);
     struct kv_disk *d = open_disk(&config);
     struct kv_disk_usage usage;
-    char name[128];
+    char name[128], heads[192];
     int fd;
 
     ck_assert(put(d, 0, 0) && put(d, 1, 0));
     (void)snprintf(name, sizeof(name), "%s/slab-00000.kv", folder);
     fd = open(name, O_RDWR);
     ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(pread(fd, heads, sizeof(heads), 4096), sizeof(heads));
     for (size_t i = 0; i < 2; i++)
         ck_assert_int_eq(
             pwrite(fd, "Parley", 6, (off_t)(kv_slab_bytes(PAGE, 16) - (16 - i) * slot_bytes)), 6);
-    (void)close(fd);
     ck_assert(!get(d, 0, 0) && !get(d, 1, 0));
     ck_assert(put(d, 0, 0)); /* in the place of page 1 */
     kv_disk_close(d);
+    ck_assert_int_eq(pwrite(fd, heads, sizeof(heads), 4096), sizeof(heads));
+    (void)close(fd);
     d = open_disk(&config);
     ck_assert(get(d, 0, 0) && !get(d, 1, 0));
     kv_disk_usage(d, &usage);
@@ -587,6 +624,33 @@ START_TEST(a_full_disk_rests)
 }
 END_TEST
 
+/* Where the disk has no room for an empty slot, the page that was used longest ago makes room, of
+ * whose principal has half of those that are there, its own. */
+START_TEST(a_full_disk_replaces)
+{
+    const struct kv_disk_config config = disk_config(100);
+    struct kv_disk *d = open_disk(&config);
+    struct kv_disk_usage usage;
+
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert(put(d, i, i / 3)); /* three of principal 0, one of 1 */
+    fault_after = 0;
+    ck_assert(put(d, 4, 1));
+    fault_after = -1;
+    ck_assert_int_eq(look(d, 4, 1), KV_DISK_ABSENT);
+    ck_assert(put(d, 5, 1));
+    ck_assert_int_eq(look(d, 0, 0), KV_DISK_ABSENT);
+    ck_assert(put(d, 6, 1));
+    ck_assert_int_eq(look(d, 3, 1), KV_DISK_ABSENT);
+    ck_assert(get(d, 1, 0) && get(d, 2, 0) && get(d, 5, 1) && get(d, 6, 1));
+    kv_disk_usage(d, &usage);
+    ck_assert_uint_eq(usage.n_failed, 1);
+    ck_assert_uint_eq(usage.n_evicted, 2);
+    ck_assert_uint_eq(usage.n_full, 4);
+    kv_disk_close(d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("kv/disk");
@@ -605,11 +669,13 @@ int main(void)
     tcase_add_test(all, shared_folders_are_refused);
     tcase_add_test(all, other_revisions_go);
     tcase_add_test(all, changed_bytes_are_misses);
+    tcase_add_test(all, broken_pages_are_found_once);
     tcase_add_test(all, what_was_written_last_is_found);
     tcase_add_test(all, lost_files_are_misses);
     tcase_add_test(all, kills_leave_whole_pages);
     tcase_add_test(all, faults_are_misses);
     tcase_add_test(all, a_full_disk_rests);
+    tcase_add_test(all, a_full_disk_replaces);
     suite_add_tcase(s, all);
     runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);
