@@ -14,6 +14,7 @@ import os
 import random
 import re
 import struct
+import subprocess
 import sys
 import tempfile
 
@@ -123,12 +124,16 @@ def load(path):
     return out
 
 
+def save_one(out, c):
+    for kind in ("conversation", "turn", "record"):
+        for line in [c[kind]] if kind == "conversation" else c[kind]:
+            out.write(json.dumps({**line, "type": kind}) + "\n")
+
+
 def save(path, export):
     with open(path, "w") as out:
         for c in export:
-            for kind in ("conversation", "turn", "record"):
-                for line in [c[kind]] if kind == "conversation" else c[kind]:
-                    out.write(json.dumps({**line, "type": kind}) + "\n")
+            save_one(out, c)
 
 
 def word(record):
@@ -484,6 +489,36 @@ def uploaded(parley, c):
             assert e.code().name == code and words in e.details(), e
 
 
+def most_resident(program, *arguments):
+    """The most memory that a verb had, in bytes."""
+    verb = children.start([program, "verify", "--json", *arguments], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(verb.pid, 0)
+    verb.returncode = os.waitstatus_to_exitcode(status)
+    assert verb.returncode == 0, verb.returncode
+    return used.ru_maxrss << 10
+
+
+def many(program, parley, export, folder):
+    """The verb's memory does not grow with the conversations of an export. (What is measured is at least this program's own memory.)"""
+    path = os.path.join(folder, "many.jsonl")
+    copies = []
+    for c in export:
+        if len(c["record"]) > 1:
+            copies.append(copy.deepcopy(c))
+    found = {}
+    for n in 50, 2400:
+        with open(path, "w") as out:
+            for i in range(n):
+                c = copies[i % len(copies)]
+                for line in [c["conversation"]] + [line["record"] for line in c["record"]]:
+                    line["conversation"] = f"{i:032x}"
+                mend(c)
+                save_one(out, c)
+        found[n] = most_resident(program, path, "--server", parley.address, "--sample", "1", "--seed", "1")
+        size = os.path.getsize(path)
+    assert size > 20_000_000 and found[2400] - found[50] < size // 4, (size, found)
+
+
 def main():
     parleyd, write_tiny_model, program = sys.argv[1:4]
     n = int(sys.argv[4]) if len(sys.argv) > 4 else 10 if children.STRIDE == 1 else 4
@@ -549,6 +584,8 @@ def main():
         with harness.Parleyd(parleyd, "--model", f"name={model}", "--kv", "f32", "--threads", "1", "--speculate", "off") as parley:
             code, _, turns, offline = verify(program, export_path, "--server", parley.address)
             assert (code, offline) == (0, summary), (offline, [t for t in turns if t["verdict"] != "same"])
+            if children.STRIDE == 1:
+                many(program, parley, export, folder)
             parley.open("name")
             for verb in "verify", "rerun":  # of a server that stores none, nothing is known
                 none = children.run([program, verb, "--server", parley.address], stdout=-1, stderr=-1, text=True)

@@ -137,10 +137,15 @@ static void computing_send(struct computing *c, struct proof_job *job)
     struct proof_request request;
     struct computing_flight *f;
     struct parley_call *call;
+    struct error err;
 
-    if (job->records.n == 0) {
+    if (job->n_records == 0) {
         computing_fail(job,
                        "the export has no records of it: its server stored none (parleyd --data)");
+        return;
+    }
+    if (proof_job_load(job, c->channel, &err) != STATUS_OK) {
+        computing_fail(job, err.text);
         return;
     }
     f = xalloc(sizeof(*f));
@@ -176,6 +181,7 @@ void computing_run(struct computing *c, void (*each)(void *arg, const struct pro
             computing_send(c, &c->jobs.all[begun]);
         computing_await(c, &c->jobs.all[i]);
         each(arg, &c->jobs.all[i]);
+        proof_job_unload(&c->jobs.all[i]);
     }
 }
 

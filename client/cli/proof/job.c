@@ -4,13 +4,29 @@
 #include "client/cli/proof/job.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/counter_rng.h"
 #include "client/cli/chat/listing.h"
 #include "proto/codec.h"
+
+/* An export. */
+struct proof_source {
+    char *path;
+    FILE *copy; /* of what cannot be read twice; NULL: the path can */
+};
+
+static void proof_source_close(struct proof_source *s)
+{
+    if (s->copy != NULL)
+        (void)fclose(s->copy); /* only read */
+    free(s->path);
+    free(s);
+}
 
 void proof_jobs_init(struct proof_jobs *jobs)
 {
@@ -20,18 +36,26 @@ void proof_jobs_init(struct proof_jobs *jobs)
 void proof_jobs_deinit(struct proof_jobs *jobs)
 {
     for (size_t i = 0; i < jobs->n; i++) {
-        struct proof_job *job = &jobs->all[i];
-
-        free(job->conversation);
-        free(job->only);
-        records_deinit(&job->records);
-        json_decref(job->line);
-        json_decref(job->turns);
-        if (job->answer != NULL)
-            parley__v1__conversations_verify_response__free_unpacked(job->answer, NULL);
+        free(jobs->all[i].conversation);
+        free(jobs->all[i].only);
+        proof_job_unload(&jobs->all[i]);
     }
     free(jobs->all);
+    for (size_t i = 0; i < jobs->n_sources; i++)
+        proof_source_close(jobs->sources[i]);
+    free(jobs->sources);
     json_decref(jobs->seen);
+}
+
+void proof_job_unload(struct proof_job *job)
+{
+    records_deinit(&job->records);
+    json_decref(job->line);
+    json_decref(job->turns);
+    job->line = job->turns = NULL;
+    if (job->answer != NULL)
+        parley__v1__conversations_verify_response__free_unpacked(job->answer, NULL);
+    job->answer = NULL;
 }
 
 static struct proof_job *proof_jobs_add(struct proof_jobs *jobs, const char *conversation)
@@ -47,6 +71,27 @@ static struct proof_job *proof_jobs_add(struct proof_jobs *jobs, const char *con
     return job;
 }
 
+/* Counts the next record of a job, and chooses its turn unless another job has it. */
+static void proof_jobs_count(struct proof_jobs *jobs, struct proof_job *job,
+                             const Parley__V1__ConversationRecord *m)
+{
+    const size_t at = job->n_records++;
+
+    if (!record_ends_turn(m))
+        return;
+    job->n_turns++;
+    if (!jobs->is_whole && json_object_get(jobs->seen, m->chain) != NULL) {
+        job->n_shared++;
+        return;
+    }
+    (void)json_object_set_new(jobs->seen, m->chain, json_true());
+    if (job->n_only == job->cap_only) {
+        job->cap_only = job->cap_only == 0 ? 4 : 2 * job->cap_only;
+        job->only = xrealloc(job->only, job->cap_only * sizeof(job->only[0]));
+    }
+    job->only[job->n_only++] = (uint32_t)at;
+}
+
 enum parley_status proof_jobs_fetch(struct proof_jobs *jobs, struct parley_channel *channel,
                                     const char *conversation, struct parley_error *err)
 {
@@ -58,7 +103,9 @@ enum parley_status proof_jobs_fetch(struct proof_jobs *jobs, struct parley_chann
         return rc;
     job = proof_jobs_add(jobs, conversation);
     job->is_stored = true;
-    job->records = records;
+    for (size_t i = 0; i < records.n; i++)
+        proof_jobs_count(jobs, job, records.all[i]);
+    records_deinit(&records);
     return PARLEY_OK;
 }
 
@@ -70,67 +117,185 @@ static bool is_conversation_id(const char *text)
            text[strspn(text, "0123456789abcdef")] == '\0';
 }
 
-static enum status proof_jobs_line(struct proof_jobs *jobs, json_t *line, size_t first,
-                                   struct error *err)
+static bool is_line(const json_t *line, const char *type)
+{
+    const char *is = json_string_value(json_object_get(line, "type"));
+
+    return is != NULL && strcmp(is, type) == 0;
+}
+
+/* What a pass over an export does with its lines. */
+struct proof_pass {
+    struct proof_jobs *jobs; /* conversations and turns are counted; NULL: job is read */
+    struct proof_job *job;   /* the one that the lines are of; NULL: none yet */
+    bool is_over;
+};
+
+static enum status proof_pass_count(struct proof_pass *p, struct proof_source *s, json_t *line,
+                                    off_t at, struct error *err)
 {
     const char *type = json_string_value(json_object_get(line, "type"));
     const char *id = json_string_value(json_object_get(line, "conversation"));
-    struct proof_job *job = jobs->n == first ? NULL : &jobs->all[jobs->n - 1];
     Parley__V1__ConversationRecord *m;
 
-    if (type != NULL && strcmp(type, "conversation") == 0) {
+    if (is_line(line, "conversation")) {
         if (!is_conversation_id(id))
             return error_set(err, STATUS_INVALID,
                              "its conversation is not an id of 32 hexadecimal digits");
-        job = proof_jobs_add(jobs, id);
-        job->line = json_incref(line);
-        job->turns = json_array();
+        p->job = proof_jobs_add(p->jobs, id);
+        p->job->source = s;
+        p->job->at = at;
         return STATUS_OK;
     }
-    if (type == NULL || (strcmp(type, "turn") != 0 && strcmp(type, "record") != 0))
+    if (!is_line(line, "turn") && !is_line(line, "record"))
         return error_set(err, STATUS_INVALID, "its type must be conversation, turn or record");
-    if (job == NULL)
+    if (p->job == NULL)
         return error_set(err, STATUS_INVALID, "a %s comes before the first conversation", type);
-    if (strcmp(type, "turn") == 0) {
-        (void)json_array_append(job->turns, line);
+    if (is_line(line, "turn"))
+        return STATUS_OK;
+    if (record_read(&m, line, err) != STATUS_OK)
+        return err->status;
+    proof_jobs_count(p->jobs, p->job, m);
+    parley__v1__conversation_record__free_unpacked(m, NULL);
+    return STATUS_OK;
+}
+
+static enum status proof_pass_load(struct proof_pass *p, json_t *line, struct error *err)
+{
+    struct proof_job *job = p->job;
+    Parley__V1__ConversationRecord *m;
+
+    if (is_line(line, "conversation")) {
+        p->is_over = job->line != NULL;
+        if (!p->is_over) {
+            job->line = json_incref(line);
+            job->turns = json_array();
+        }
         return STATUS_OK;
     }
+    if (is_line(line, "turn"))
+        (void)json_array_append(job->turns, line);
+    if (!is_line(line, "record"))
+        return STATUS_OK;
     if (record_read(&m, line, err) != STATUS_OK)
         return err->status;
     records_add(&job->records, m);
     return STATUS_OK;
 }
 
-enum status proof_jobs_read(struct proof_jobs *jobs, const char *path, struct error *err)
+/* Passes over the lines from a place on. */
+static enum status proof_source_pass(struct proof_source *s, off_t from, struct proof_pass *p,
+                                     struct error *err)
 {
-    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
-    const size_t first = jobs->n;
+    FILE *in = s->copy != NULL ? s->copy : fopen(s->path, "re");
     size_t cap = 0, number = 0;
     char *text = NULL;
     enum status rc = STATUS_OK;
     ssize_t len;
 
-    if (in == NULL)
-        return error_set(err, STATUS_NOT_FOUND, "%s: %s", path, strerror(errno));
+    if (in == NULL || fseeko(in, from, SEEK_SET) != 0)
+        rc = error_set(err, STATUS_NOT_FOUND, "%s: %s", s->path, strerror(errno));
     errno = 0;
-    while (rc == STATUS_OK && (len = getline(&text, &cap, in)) >= 0) {
+    while (rc == STATUS_OK && !p->is_over && (len = getline(&text, &cap, in)) >= 0) {
         json_error_t why;
         json_t *line = json_loadb(text, (size_t)len, JSON_REJECT_DUPLICATES, &why);
 
         number++;
-        rc = line == NULL ? error_set(err, STATUS_INVALID, "%s", why.text)
-                          : proof_jobs_line(jobs, line, first, err);
+        if (line == NULL)
+            rc = error_set(err, STATUS_INVALID, "%s", why.text);
+        else
+            rc = p->jobs != NULL ? proof_pass_count(p, s, line, from, err)
+                                 : proof_pass_load(p, line, err);
+        if (rc != STATUS_OK)
+            rc = error_prefix(err, "%s, line %zu", s->path, number);
+        from += len;
         json_decref(line);
     }
-    if (rc != STATUS_OK)
-        rc = error_prefix(err, "%s, line %zu", path, number);
-    else if (ferror(in) != 0)
-        rc = error_set(err, STATUS_UNKNOWN, "%s: %s", path, strerror(errno));
-    else if (jobs->n == first)
-        rc = error_set(err, STATUS_INVALID, "%s has no conversation", path);
+    if (rc == STATUS_OK && ferror(in) != 0)
+        rc = error_set(err, STATUS_UNKNOWN, "%s: %s", s->path, strerror(errno));
     free(text);
+    if (in != NULL && in != s->copy)
+        (void)fclose(in); /* only read */
+    return rc;
+}
+
+/* Copies what in still has to a file without a name. */
+static enum status proof_source_copy(struct proof_source *s, FILE *in, struct error *err)
+{
+    char part[1 << 16];
+    size_t n;
+
+    s->copy = tmpfile();
+    if (s->copy == NULL)
+        return error_set(err, STATUS_UNKNOWN, "a copy of %s: %s", s->path, strerror(errno));
+    errno = 0;
+    while ((n = fread(part, 1, sizeof(part), in)) > 0)
+        if (fwrite(part, 1, n, s->copy) != n)
+            break;
+    if (ferror(in) != 0)
+        return error_set(err, STATUS_UNKNOWN, "%s: %s", s->path, strerror(errno));
+    if (fflush(s->copy) != 0 || ferror(s->copy) != 0)
+        return error_set(err, STATUS_UNKNOWN, "a copy of %s: %s", s->path, strerror(errno));
+    return STATUS_OK;
+}
+
+static enum status proof_source_open(struct proof_source **out, const char *path, struct error *err)
+{
+    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    struct proof_source *s;
+    enum status rc = STATUS_OK;
+    struct stat st;
+
+    if (in == NULL)
+        return error_set(err, STATUS_NOT_FOUND, "%s: %s", path, strerror(errno));
+    s = xalloc(sizeof(*s));
+    *s = (struct proof_source){.path = xstrdup(path)};
+    if (in == stdin || fstat(fileno(in), &st) != 0 || !S_ISREG(st.st_mode))
+        rc = proof_source_copy(s, in, err);
     if (in != stdin)
-        (void)fclose(in);
+        (void)fclose(in); /* only read */
+    if (rc != STATUS_OK) {
+        proof_source_close(s);
+        return rc;
+    }
+    *out = s;
+    return STATUS_OK;
+}
+
+enum status proof_jobs_read(struct proof_jobs *jobs, const char *path, struct error *err)
+{
+    struct proof_pass pass = {.jobs = jobs};
+    const size_t first = jobs->n;
+    struct proof_source *s = NULL;
+    enum status rc = proof_source_open(&s, path, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    jobs->sources = xrealloc(jobs->sources, (jobs->n_sources + 1) * sizeof(jobs->sources[0]));
+    jobs->sources[jobs->n_sources++] = s;
+    rc = proof_source_pass(s, 0, &pass, err);
+    if (rc == STATUS_OK && jobs->n == first)
+        rc = error_set(err, STATUS_INVALID, "%s has no conversation", path);
+    return rc;
+}
+
+enum status proof_job_load(struct proof_job *job, struct parley_channel *channel, struct error *err)
+{
+    struct proof_pass pass = {.job = job};
+    enum status rc = STATUS_OK;
+    struct parley_error why;
+
+    if (job->is_stored)
+        return STATUS_OK;
+    if (job->source != NULL) {
+        rc = proof_source_pass(job->source, job->at, &pass, err);
+        if (rc == STATUS_OK && (job->line == NULL || job->records.n != job->n_records))
+            rc = error_set(err, STATUS_ABORTED, "%s has changed meanwhile", job->source->path);
+    } else if (records_get(&job->records, channel, job->conversation, &why) != PARLEY_OK) {
+        rc = error_set(err, (enum status)why.status, "%s", why.text);
+    }
+    if (rc != STATUS_OK)
+        proof_job_unload(job);
     return rc;
 }
 
@@ -161,25 +326,8 @@ void proof_jobs_choose(struct proof_jobs *jobs, size_t n_sample, uint64_t seed)
 {
     size_t n_all = 0;
 
-    for (size_t i = 0; i < jobs->n; i++) {
-        struct proof_job *job = &jobs->all[i];
-
-        job->only = xalloc((job->records.n + 1) * sizeof(job->only[0]));
-        for (size_t k = 0; k < job->records.n; k++) {
-            const Parley__V1__ConversationRecord *m = job->records.all[k];
-
-            if (!record_ends_turn(m))
-                continue;
-            job->n_turns++;
-            if (!jobs->is_whole && json_object_get(jobs->seen, m->chain) != NULL) {
-                job->n_shared++;
-                continue;
-            }
-            (void)json_object_set_new(jobs->seen, m->chain, json_true());
-            job->only[job->n_only++] = (uint32_t)k;
-        }
-        n_all += job->n_only;
-    }
+    for (size_t i = 0; i < jobs->n; i++)
+        n_all += jobs->all[i].n_only;
     if (n_sample != 0 && n_sample < n_all)
         proof_jobs_sample(jobs, n_all, n_sample, seed);
 }
