@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`parley verify` over many conversations of every kind (test_proof.py's, longer; with calls of tools and their results, several replies to
 one prompt, speculation, a daemon that is killed with -9 between and in the middle): no turn may differ, on any instruction set, with one
-thread and two. Then single changes, of tokens, ends, seeds, texts, orders and lines, with the chain as it was and mended, and of one bit of
+thread and two, nor by `parley rerun` on the same build. Then single changes, of tokens, ends, seeds, texts, orders and lines, with the chain as it was and mended, and of one bit of
 one weight, with the check of the file's hash off (--force): each is found, or is shown to be equivalent. What shows it is no code of verify's: a
 daemon that has the change generates those turns afresh, and its replies are the recorded ones.
 
@@ -159,6 +159,16 @@ def same_everywhere(parleyd, program, model, export, kernels):
             first = summary
             print(f"{name}, {threads} threads: {summary['same']} turns the same, {summary['shared']} shared by forks, 0 differ, {time.monotonic() - begun:.0f} s", flush=True)
     return first
+
+
+def same_again(parleyd, program, model, export, n):
+    """`parley rerun` on the same build: no reply and no log-probability differs."""
+    begun = time.monotonic()
+    with harness.Parleyd(parleyd, "--model", f"tiny={model}", "--kv", "f32") as parley:
+        done = children.run([program, "rerun", "--json", export, "--server", parley.address], stdout=-1, text=True)
+    summary = json.loads(done.stdout.split("\n")[-2])
+    assert done.returncode == 0 and summary["same"] == n and summary["differ"] == summary["other_logprobs"] == summary["unchecked"] == 0, summary
+    print(f"rerun: {n} turns the same, 0 differ, {time.monotonic() - begun:.0f} s", flush=True)
 
 
 # --- equivalence ---
@@ -373,7 +383,8 @@ def main():
             export = proof.load(export_path)
             assert all(map(proof.check, export))
             print(f"{len(export)} conversations, {kills} times kill -9, {time.monotonic() - begun:.0f} s", flush=True)
-            same_everywhere(parleyd, program, model, export_path, kernels)
+            summary = same_everywhere(parleyd, program, model, export_path, kernels)
+            same_again(parleyd, program, model, export_path, summary["same"])
             known = [c for c in export if c["conversation"]["conversation"] in asked]
             assert len(known) == len(made)
             rows = changes(rng, program, parley, known, asked, folder, n_changes)
