@@ -124,6 +124,20 @@ size_t utf8_count(const char *text)
     return n;
 }
 
+bool utf8_is_plain_line(const char *text)
+{
+    const size_t len = strlen(text);
+    uint32_t c;
+
+    for (size_t at = 0, n; at < len; at += n) {
+        n = utf8_decode(text + at, len - at, &c);
+        if (n == 0 || c < ' ' || (c >= 0x7f && c < 0xa0) || (c >= 0x2028 && c <= 0x202e) ||
+            (c >= 0x2066 && c <= 0x2069))
+            return false;
+    }
+    return true;
+}
+
 size_t utf8_encode(uint32_t character, char out[4])
 {
     uint32_t c = character;

@@ -24,6 +24,10 @@ size_t utf8_next(const char *text, size_t len, uint32_t *ret_char);
 /* The characters of a valid text that ends with NUL; on a terminal most take one column. */
 size_t utf8_count(const char *text);
 
+/* Whether a text that ends with NUL is one line to whoever looks at it: valid, no control
+ * character, no end of a line, and none that turns the direction of what stands beside it. */
+bool utf8_is_plain_line(const char *text);
+
 /* Writes at most 4 bytes, returns how many. An invalid code point is written as U+FFFD. */
 size_t utf8_encode(uint32_t character, char out[4]);
 

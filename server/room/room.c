@@ -336,21 +336,6 @@ struct room *rooms_find(const struct rooms *r, uint32_t principal, const char *n
     return NULL;
 }
 
-/* No control character, and none that turns the direction of what stands beside it. */
-static bool is_plain_line(const char *text)
-{
-    const size_t len = strlen(text);
-    uint32_t c;
-
-    for (size_t at = 0, n; at < len; at += n) {
-        n = utf8_decode(text + at, len - at, &c);
-        if (n == 0 || c < ' ' || (c >= 0x7f && c < 0xa0) || (c >= 0x2028 && c <= 0x202e) ||
-            (c >= 0x2066 && c <= 0x2069))
-            return false;
-    }
-    return true;
-}
-
 static enum status room_name_check(const char *name, struct error *err)
 {
     const size_t len = strlen(name);
@@ -358,7 +343,7 @@ static enum status room_name_check(const char *name, struct error *err)
     if (len == 0 || len > ROOM_NAME_MAX_BYTES)
         return error_field(err, "room", "has %zu bytes, it must have 1 to %d", len,
                            ROOM_NAME_MAX_BYTES);
-    if (!is_plain_line(name))
+    if (!utf8_is_plain_line(name))
         return error_field(err, "room", "has a control character, or is not UTF-8");
     return STATUS_OK;
 }
@@ -493,7 +478,7 @@ static struct room_person *room_person_find(const struct rooms *r, uint32_t prin
 
 enum status room_person_name_check(const char *name, struct error *err)
 {
-    if (strlen(name) > ROOM_PERSON_MAX_BYTES || !is_plain_line(name) ||
+    if (strlen(name) > ROOM_PERSON_MAX_BYTES || !utf8_is_plain_line(name) ||
         utf8_count(name) > ROOM_PERSON_MAX_CHARS)
         return error_field(err, "name", "must be one line of at most %d characters",
                            ROOM_PERSON_MAX_CHARS);
@@ -1165,7 +1150,7 @@ static enum status room_said_check(const struct room_said *said, const struct ro
                            ROOM_MAX_QUICK_REPLIES);
     for (size_t i = 0; i < said->n_quick_replies; i++)
         if (strlen(said->quick_replies[i]) > 4 * ROOM_QUICK_REPLY_MAX_CHARS ||
-            !is_plain_line(said->quick_replies[i]) || said->quick_replies[i][0] == '\0' ||
+            !utf8_is_plain_line(said->quick_replies[i]) || said->quick_replies[i][0] == '\0' ||
             utf8_count(said->quick_replies[i]) > ROOM_QUICK_REPLY_MAX_CHARS)
             return error_field(err, "quick_replies", "has one that is not 1 to %d characters",
                                ROOM_QUICK_REPLY_MAX_CHARS);

@@ -18,7 +18,6 @@
 #include "base/checksum.h"
 #include "base/env.h"
 #include "base/log.h"
-#include "base/utf8.h"
 #include "server/service/keeping.h"
 #include "server/service/scene.h"
 #include "server/service/user.h"
@@ -421,28 +420,16 @@ static struct service_user *service_user_waiting(struct link *l)
     return l == NULL ? NULL : container_of(l, struct service_user, waiting);
 }
 
-/* A name as others see it: one short line. */
-static bool is_name(const char *text)
-{
-    if (text == NULL || text[0] == '\0' || strlen(text) > 4 * SERVICE_NAME_MAX_CHARS ||
-        utf8_count(text) > SERVICE_NAME_MAX_CHARS)
-        return false;
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f || *text == ':')
-            return false;
-    return true;
-}
-
 static void service_user_name(struct service_user *u, size_t at)
 {
     const struct service_pool_plan *plan = u->pool->plan;
     const char *name = service_user_answer(u, "name");
 
-    if (!is_name(name))
+    if (name == NULL || !service_is_name(name))
         name = service_user_answer(u, "user_name");
     if (at < plan->n_roles)
         name = plan->roles[at];
-    if (is_name(name))
+    if (name != NULL && service_is_name(name))
         (void)snprintf(u->role, sizeof(u->role), "%s", name);
     else
         (void)snprintf(u->role, sizeof(u->role), "Agent_%zu", at);

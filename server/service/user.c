@@ -5,7 +5,14 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "server/service/keeping.h"
+
+bool service_is_name(const char *text)
+{
+    return text[0] != '\0' && strchr(text, ':') == NULL && utf8_is_plain_line(text) &&
+           utf8_count(text) <= SERVICE_NAME_MAX_CHARS;
+}
 
 void service_user_doom(struct service_user *u, enum service_end why)
 {

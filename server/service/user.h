@@ -46,6 +46,9 @@ struct service_user {
     uint8_t proof[SHA256_BYTES]; /* has_id: the hash of its id */
 };
 
+/* Whether others may see text as a name: one line of 1 to 32 characters, without a colon. */
+bool service_is_name(const char *text);
+
 /* The value of an answer; NULL: there is none. */
 const char *service_user_answer(const struct service_user *u, const char *key);
 /* Keeps an answer in place of the one with the same key; NULL-safe for no key. Without memory, or

@@ -194,6 +194,30 @@ START_TEST(count_of_characters)
 }
 END_TEST
 
+/* A line is plain without controls, ends of lines and marks that turn the direction. */
+START_TEST(plain_lines)
+{
+    static const char *const plain[] = {"",
+                                        "Ann",
+                                        "\xC3\xA9",
+                                        "\xF0\x9F\x98\x80",
+                                        "\xC2\xA0",
+                                        "\xE2\x80\xA7",
+                                        "\xE2\x80\xAF",
+                                        "\xE2\x81\xA5",
+                                        "\xE2\x81\xAA"};
+    static const char *const others[] = {
+        "a\nb",         "\x1B",         "\x7F",         "\xC2\x85",     "\xC2\x9F",
+        "\xE2\x80\xA8", "\xE2\x80\xA9", "\xE2\x80\xAA", "\xE2\x80\xAE", "\xE2\x81\xA6",
+        "\xE2\x81\xA9", "\xFF",         "\xED\xA0\x80"};
+
+    for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
+        ck_assert_msg(utf8_is_plain_line(plain[i]), "line %zu", i);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        ck_assert_msg(!utf8_is_plain_line(others[i]), "line %zu", i);
+}
+END_TEST
+
 SUITE_MAIN("utf8", every_character_round_trips, known_bytes, no_character_is_replaced,
            nothing_else_is_valid, validity_of_texts, complete_len_of_cuts, complete_len_of_garbage,
-           next_goes_on, count_of_characters)
+           next_goes_on, count_of_characters, plain_lines)

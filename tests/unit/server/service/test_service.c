@@ -964,6 +964,21 @@ START_TEST(test_listener)
 }
 END_TEST
 
+/* A name that turns the direction of what stands beside it is none. */
+START_TEST(test_turned_name)
+{
+    run(OWN "tasks:\n"
+            "  pair: {task_world: relay, agents_required: 2, names: always, onboard_world: form,\n"
+            "         ask: [{key: name, text: Who?}]}\n",
+        "A> hi\nA< Welcome. Choose what to do. [pair]\nA> pair\nA< Who?\nA> \xE2\x80\xAE"
+        "ann\n"
+        "B> hi\nB< Welcome. Choose what to do. [pair]\nB> pair\nB< Who?\nB> Zo\xC3\xAB\n"
+        "A> hello\nB< Agent_0: hello\nB> hello\nA< Zo\xC3\xAB: hello\n"
+        "A> [DONE]\nA< Welcome. Choose what to do. [pair]\n"
+        "B< The other agent has ended the chat.\nB< Welcome. Choose what to do. [pair]\n");
+}
+END_TEST
+
 /* An agent that is busy, or whose model is not loaded, ends nothing, and hears what was said
  * meanwhile, once: people are told so, and why. What is empty is not heard. A reset that fails ends
  * the task, and says nothing else. */
@@ -1700,9 +1715,9 @@ START_TEST(test_no_memory)
 END_TEST
 
 SUITE_MAIN("server/service/service", test_overworld_demo, test_chatbot, test_defects,
-           test_no_workers, test_own_worlds, test_left_out, test_listener, test_busy,
-           test_backup_before, test_ready, test_full, test_payloads, test_bounds, test_not_durable,
-           test_untaken, test_large_untaken, test_lost, test_deadlines_go_on, test_left_meanwhile,
-           test_full_disk, test_stop, test_plan_changed, test_kept_bytes, test_script,
-           test_script_wrong, test_places, test_places_kept, test_unread, test_damaged,
+           test_no_workers, test_own_worlds, test_left_out, test_listener, test_turned_name,
+           test_busy, test_backup_before, test_ready, test_full, test_payloads, test_bounds,
+           test_not_durable, test_untaken, test_large_untaken, test_lost, test_deadlines_go_on,
+           test_left_meanwhile, test_full_disk, test_stop, test_plan_changed, test_kept_bytes,
+           test_script, test_script_wrong, test_places, test_places_kept, test_unread, test_damaged,
            test_no_memory)
