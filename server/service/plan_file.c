@@ -16,20 +16,23 @@
 #include "server/service/plan.h"
 #include "server/service/script.h"
 #include "server/service/service.h"
+#include "server/service/user.h"
 #include "server/service/worlds.h"
 
-enum { PLAN_MAX_BYTES = 1 << 20, PLAN_TEXT_MAX_BYTES = 8 << 10, WHERE_MAX = 128 };
-
-#define PLAN_NO_TOKENS UINT32_MAX /* max_tokens is not given */
+enum {
+    PLAN_MAX_BYTES = 1 << 20,
+    PLAN_TEXT_MAX_BYTES = 8 << 10,
+    WHERE_MAX = 128,
+    PLAN_MAX_KEYS = 64, /* of a mapping */
+};
 
 static const char own_module[] = "parley.worlds";
 
-/* Texts and names of a pool, with lines where they are needed later. */
+/* Texts and names of a pool, and the line of each key in the order of pool_keys; 0: not given. */
 struct plan_pool_texts {
     const char *onboard_world, *task_world;
-    unsigned onboard_line, task_line;
     const char *welcome, *closing, *onboard_welcome, *onboard_closing;
-    unsigned ask_line, onboard_text_line;
+    unsigned lines[PLAN_MAX_KEYS];
 };
 
 struct plan_reader {
@@ -70,12 +73,6 @@ static enum status plan_wrong(struct plan_reader *r, const yaml_node_t *node, co
 {
     return error_set(r->err, STATUS_INVALID, "%.100s:%u: %s: %s", r->plan->path, plan_line(node),
                      r->where, what);
-}
-
-static enum status plan_wrong_at(struct plan_reader *r, unsigned line, const char *key,
-                                 const char *what)
-{
-    return error_set(r->err, STATUS_INVALID, "%.100s:%u: %s: %s", r->plan->path, line, key, what);
 }
 
 /* The text of a scalar; NULL for other nodes, and for text with a NUL inside. */
@@ -148,6 +145,8 @@ static enum status plan_mapping(struct plan_reader *r, const yaml_node_t *node,
         if ((seen & (uint64_t)1 << (k - keys)) != 0)
             return plan_wrong(r, key, "is given twice: remove one");
         seen |= (uint64_t)1 << (k - keys);
+        if (r->pool != NULL && at == r->pool)
+            r->pools[r->pool - r->plan->pools].lines[k - keys] = plan_line(key);
         if (k->read(r, plan_node(r, p->value), (char *)at + k->offset, k) != STATUS_OK)
             return r->err->status;
         (void)snprintf(r->where, sizeof(r->where), "%s", where);
@@ -292,7 +291,6 @@ static enum status read_plan_ask(struct plan_reader *r, const yaml_node_t *value
 {
     struct service_script *form = &r->pool->onboarding;
 
-    r->pools[r->pool - r->plan->pools].ask_line = plan_line(value);
     if (value->type != YAML_SEQUENCE_NODE)
         return plan_wrong(r, value, "must be a list of questions, each with key and text");
     for (const yaml_node_item_t *i = value->data.sequence.items.start;
@@ -301,13 +299,17 @@ static enum status read_plan_ask(struct plan_reader *r, const yaml_node_t *value
 
         if (form->n_questions == SERVICE_MAX_QUESTIONS)
             return plan_wrong(r, node, "has more than 32 questions");
-        r->question = &form->questions[form->n_questions++];
+        r->question = &form->questions[form->n_questions];
         if (plan_mapping(r, node, question_keys, r->question) != STATUS_OK)
             return r->err->status;
         if (r->question->key == NULL || r->question->text == NULL)
             return plan_wrong(r, node, "a question needs key and text");
         if (r->question->is_strict && r->question->n_choices == 0)
             return plan_wrong(r, node, "a strict question needs choices");
+        for (size_t k = 0; k < form->n_questions; k++)
+            if (strcmp(form->questions[k].key, r->question->key) == 0)
+                return plan_wrong(r, node, "has two questions with one key: rename one");
+        form->n_questions++;
     }
     return STATUS_OK;
 }
@@ -315,7 +317,22 @@ static enum status read_plan_ask(struct plan_reader *r, const yaml_node_t *value
 static enum status read_plan_roles(struct plan_reader *r, const yaml_node_t *value, void *at,
                                    const struct plan_key *key)
 {
-    return plan_texts(r, value, r->pool->roles, &r->pool->n_roles, SERVICE_MAX_PEOPLE, true);
+    const struct service_pool_plan *pool = r->pool;
+
+    if (plan_texts(r, value, r->pool->roles, &r->pool->n_roles, SERVICE_MAX_PEOPLE, true) !=
+        STATUS_OK)
+        return r->err->status;
+    for (size_t i = 0; i < pool->n_roles; i++) {
+        if (pool->roles[i] != NULL && !service_is_name(pool->roles[i]))
+            return plan_wrong(r, value,
+                              "must be names: one line of at most 32 characters, "
+                              "without a colon");
+        for (size_t k = 0; k < i; k++)
+            if (pool->roles[i] != NULL && pool->roles[k] != NULL &&
+                strcmp(pool->roles[i], pool->roles[k]) == 0)
+                return plan_wrong(r, value, "has one name twice: rename one");
+    }
+    return STATUS_OK;
 }
 
 static enum status read_plan_eligible(struct plan_reader *r, const yaml_node_t *value, void *at,
@@ -370,14 +387,12 @@ static enum status read_plan_names(struct plan_reader *r, const yaml_node_t *val
     return plan_wrong(r, value, "must be auto, always or never");
 }
 
-/* key->min is the text's offset in plan_pool_texts, key->max its line's; 0: no line is kept. */
+/* key->min is the text's offset in plan_pool_texts. */
 static enum status read_plan_pool_text(struct plan_reader *r, const yaml_node_t *value, void *at,
                                        const struct plan_key *key)
 {
     char *texts = (char *)&r->pools[r->pool - r->plan->pools];
 
-    if (key->max != 0)
-        *(unsigned *)(void *)(texts + key->max) = plan_line(value);
     return read_plan_text(r, value, texts + key->min, key);
 }
 
@@ -391,15 +406,15 @@ static enum status read_plan_onboard_world(struct plan_reader *r, const yaml_nod
 #define TEXT(member) offsetof(struct plan_pool_texts, member)
 
 static const struct plan_key pool_keys[] = {
-    {"onboard_world", read_plan_onboard_world, 0, TEXT(onboard_world), TEXT(onboard_line)},
-    {"task_world", read_plan_pool_text, 0, TEXT(task_world), TEXT(task_line)},
+    {"onboard_world", read_plan_onboard_world, 0, TEXT(onboard_world), 0},
+    {"task_world", read_plan_pool_text, 0, TEXT(task_world), 0},
     {"timeout", read_plan_timeout, POOL(timeout_s), 0, SERVICE_MAX_S},
     {"agents_required", read_plan_people, 0, 0, SERVICE_MAX_PEOPLE},
     {"backup_task", read_plan_word, POOL(backup), 0, 0},
     {"title", read_plan_word, POOL(title), 0, 0},
-    {"onboard_welcome", read_plan_pool_text, 0, TEXT(onboard_welcome), TEXT(onboard_text_line)},
+    {"onboard_welcome", read_plan_pool_text, 0, TEXT(onboard_welcome), 0},
     {"ask", read_plan_ask, 0, 0, 0},
-    {"onboard_closing", read_plan_pool_text, 0, TEXT(onboard_closing), TEXT(onboard_text_line)},
+    {"onboard_closing", read_plan_pool_text, 0, TEXT(onboard_closing), 0},
     {"welcome", read_plan_pool_text, 0, TEXT(welcome), 0},
     {"closing", read_plan_pool_text, 0, TEXT(closing), 0},
     {"notice", read_plan_number, POOL(notice_s), 1, SERVICE_MAX_S},
@@ -415,6 +430,40 @@ static const struct plan_key pool_keys[] = {
     {"names", read_plan_names, 0, 0, 0},
     {0},
 };
+_Static_assert(sizeof(pool_keys) / sizeof(pool_keys[0]) <= PLAN_MAX_KEYS, "lines has room");
+
+/* 0: the key is not given. */
+static unsigned plan_pool_line(const struct plan_reader *r, size_t pool, const char *key)
+{
+    const struct plan_key *k = pool_keys;
+
+    while (strcmp(k->name, key) != 0)
+        k++;
+    return r->pools[pool].lines[k - pool_keys];
+}
+
+/* What is wrong with a key of a pool, or with the pool where it is not given. */
+static enum status plan_pool_wrong(struct plan_reader *r, size_t pool, const char *key,
+                                   const char *what)
+{
+    const struct service_pool_plan *p = &r->plan->pools[pool];
+    const unsigned line = plan_pool_line(r, pool, key);
+
+    return error_set(r->err, STATUS_INVALID, "%.100s:%u: tasks.%s.%s: %s", r->plan->path,
+                     line == 0 ? p->line : line, p->name, key, what);
+}
+
+/* wanted is not among the names that key takes, of which near is meant perhaps. */
+static enum status plan_pool_unknown(struct plan_reader *r, size_t pool, const char *key,
+                                     const char *what, const struct suggest *near)
+{
+    char text[200];
+
+    (void)snprintf(text, sizeof(text), "%s '%.60s'%s%.60s%s", what, near->wanted,
+                   near->word == NULL ? "" : ", did you mean '",
+                   near->word == NULL ? "" : near->word, near->word == NULL ? "" : "'?");
+    return plan_pool_wrong(r, pool, key, text);
+}
 
 static enum status read_plan_tasks(struct plan_reader *r, const yaml_node_t *value, void *at,
                                    const struct plan_key *key)
@@ -443,7 +492,7 @@ static enum status read_plan_tasks(struct plan_reader *r, const yaml_node_t *val
                                               .timeout_s = SERVICE_TIMEOUT_S,
                                               .notice_s = SERVICE_NOTICE_S,
                                               .n_people = 1,
-                                              .max_tokens = PLAN_NO_TOKENS,
+                                              .max_tokens = SERVICE_MAX_TOKENS,
                                               .backup_at = SIZE_MAX,
                                               .next_at = SIZE_MAX};
         (void)snprintf(r->where, sizeof(r->where), "tasks.%s", text);
@@ -538,11 +587,12 @@ static const struct plan_key file_keys[] = {
 
 /* --- what names other things --- */
 
+/* The world that a key of a pool names; pool SIZE_MAX: of the file. */
 static enum status plan_find_world(struct service_script *script, struct plan_reader *r,
-                                   enum scene_kind kind, const char *name, unsigned line,
-                                   const char *key)
+                                   enum scene_kind kind, size_t pool, const char *key,
+                                   const char *name)
 {
-    char list[200];
+    char list[200], what[400];
 
     if (demo_has_module(r->module)) {
         if (demo_find(script, r->module, kind, name))
@@ -554,8 +604,10 @@ static enum status plan_find_world(struct service_script *script, struct plan_re
             return STATUS_OK;
         service_world_list(kind, list, sizeof(list));
     }
-    return error_set(r->err, STATUS_INVALID, "%.60s:%u: %s: %s has no world '%.60s', only %s",
-                     r->plan->path, line, key, r->module, name, list);
+    (void)snprintf(what, sizeof(what), "%s has no world '%.60s', only %s", r->module, name, list);
+    return pool != SIZE_MAX ? plan_pool_wrong(r, pool, key, what)
+                            : error_set(r->err, STATUS_INVALID, "%.100s:%u: %s: %s", r->plan->path,
+                                        r->overworld_line, key, what);
 }
 
 static enum status plan_check_module(struct plan_reader *r)
@@ -579,8 +631,7 @@ static enum status plan_finish_menu(struct plan_reader *r)
                                     .invalid = "Please choose one of these.",
                                     .has_exit = true,
                                     .ignores_case = true};
-    if (plan_find_world(menu, r, SCENE_MENU, r->overworld, r->overworld_line, "overworld") !=
-        STATUS_OK)
+    if (plan_find_world(menu, r, SCENE_MENU, SIZE_MAX, "overworld", r->overworld) != STATUS_OK)
         return r->err->status;
     if (r->menu_welcome != NULL)
         menu->welcome = r->menu_welcome;
@@ -591,21 +642,19 @@ static enum status plan_finish_menu(struct plan_reader *r)
     return STATUS_OK;
 }
 
-static enum status plan_finish_form(struct plan_reader *r, size_t i, const char *where)
+static enum status plan_finish_form(struct plan_reader *r, size_t i)
 {
+    static const char *const keys[] = {"ask", "onboard_welcome", "onboard_closing"};
     struct service_script *form = &r->plan->pools[i].onboarding;
     const struct service_script asked = *form;
     const char *name = r->pools[i].onboard_world;
-    const unsigned line =
-        r->pools[i].ask_line != 0 ? r->pools[i].ask_line : r->pools[i].onboard_text_line;
 
-    if (name == NULL && line != 0)
-        return plan_wrong_at(r, line, where,
-                             "has questions or texts of an onboarding, and no "
-                             "onboard_world: add onboard_world: form");
+    for (size_t k = 0; name == NULL && k < sizeof(keys) / sizeof(keys[0]); k++)
+        if (plan_pool_line(r, i, keys[k]) != 0)
+            return plan_pool_wrong(r, i, keys[k], "is of an onboarding: add onboard_world: form");
     if (name == NULL)
         return STATUS_OK;
-    if (plan_find_world(form, r, SCENE_FORM, name, r->pools[i].onboard_line, where) != STATUS_OK)
+    if (plan_find_world(form, r, SCENE_FORM, i, "onboard_world", name) != STATUS_OK)
         return r->err->status;
     if (asked.n_questions > 0) {
         memcpy(form->questions, asked.questions, sizeof(form->questions));
@@ -620,92 +669,86 @@ static enum status plan_finish_form(struct plan_reader *r, size_t i, const char 
     return STATUS_OK;
 }
 
-static enum status plan_check_people(struct plan_reader *r, size_t i, const char *where)
+static enum status plan_check_people(struct plan_reader *r, size_t i)
 {
     const struct service_pool_plan *pool = &r->plan->pools[i];
     const struct service_world *world = pool->task.world;
     size_t n = pool->n_people;
+    char what[160];
 
     if (pool->n_roles > pool->n_people)
-        return plan_wrong_at(r, pool->line, where, "has more roles than agents_required");
+        return plan_pool_wrong(r, i, "roles", "has more roles than agents_required");
     for (size_t k = 0; k < pool->n_roles; k++)
         if (pool->roles[k] == NULL)
             n--;
-    if (n < world->min_people || n > world->max_people)
-        return error_set(r->err, STATUS_INVALID,
-                         "%.100s:%u: %s: agents_required must give %s from %zu to %zu people, it "
-                         "gives %zu",
-                         r->plan->path, pool->line, where, world->name, world->min_people,
-                         world->max_people, n);
-    return STATUS_OK;
+    if (n >= world->min_people && n <= world->max_people)
+        return STATUS_OK;
+    (void)snprintf(what, sizeof(what), "must give %s from %zu to %zu people, it gives %zu",
+                   world->name, world->min_people, world->max_people, n);
+    return plan_pool_wrong(r, i, "agents_required", what);
 }
 
-static bool plan_has_agent_keys(const struct service_pool_plan *pool)
+/* A key that only agents have; NULL: none is given. */
+static const char *plan_agent_key(const struct plan_reader *r, size_t i)
 {
-    return pool->model != NULL || pool->system != NULL || pool->agent_name != NULL ||
-           pool->policy != SERVICE_ANSWERS_ALL || pool->max_tokens != PLAN_NO_TOKENS;
+    static const char *const keys[] = {"model", "agent", "system", "policy", "max_tokens"};
+
+    for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
+        if (plan_pool_line(r, i, keys[k]) != 0)
+            return keys[k];
+    return NULL;
 }
 
 /* A world of one's own names its participants, and the roles are these. */
-static enum status plan_finish_script(struct plan_reader *r, size_t i, const char *where)
+static enum status plan_finish_script(struct plan_reader *r, size_t i)
 {
     struct service_pool_plan *pool = &r->plan->pools[i];
     size_t n = 0;
 
-    if (plan_has_agent_keys(pool))
-        return plan_wrong_at(r, pool->line, where,
-                             "has keys of an agent (model, agent, system, policy, max_tokens), "
-                             "which only chat has");
     while (n < pool->n_roles && pool->roles[n] != NULL)
         n++;
     if (n < pool->n_people)
-        return plan_wrong_at(r, pool->line, where,
-                             "needs roles: a name for each of agents_required, as the world's "
-                             "participants have them");
+        return plan_pool_wrong(r, i, "roles",
+                               "must have a name for each of agents_required, as the world's "
+                               "participants have them");
     script_set_agent(pool, r->pools[i].task_world);
     pool->model = pool->agent_name = pool->own_model;
     pool->system = pool->own_system;
     pool->max_tokens = 0;
     if (utf8_count(pool->model) > SERVICE_NAME_MAX_CHARS)
-        return plan_wrong_at(r, r->pools[i].task_line, where,
-                             "the world's name has more than 32 characters");
+        return plan_pool_wrong(r, i, "task_world", "the world's name has more than 32 characters");
     return STATUS_OK;
 }
 
-static enum status plan_finish_agent(struct plan_reader *r, size_t i, const char *where)
+static enum status plan_finish_agent(struct plan_reader *r, size_t i)
 {
     struct service_pool_plan *pool = &r->plan->pools[i];
+    const char *key = plan_agent_key(r, i);
 
+    if (key != NULL && (pool->task.world->is_script || !pool->task.world->has_agent))
+        return plan_pool_wrong(r, i, key, "is of an agent, and this task_world has none: use chat");
     if (pool->task.world->is_script)
-        return plan_finish_script(r, i, where);
-    if (!pool->task.world->has_agent) {
-        if (plan_has_agent_keys(pool))
-            return plan_wrong_at(r, pool->line, where,
-                                 "has keys of an agent (model, agent, system, policy, "
-                                 "max_tokens), and its task_world has none: use chat");
+        return plan_finish_script(r, i);
+    if (!pool->task.world->has_agent)
         return STATUS_OK;
-    }
-    if (pool->max_tokens == PLAN_NO_TOKENS)
-        pool->max_tokens = SERVICE_MAX_TOKENS;
     if (pool->model == NULL)
         pool->model = r->first_model != NULL ? r->first_model : "";
     if (pool->agent_name == NULL)
         pool->agent_name = pool->model[0] != '\0' ? pool->model : "Agent";
     if (utf8_count(pool->agent_name) > SERVICE_NAME_MAX_CHARS)
-        return plan_wrong_at(r, pool->line, where, "agent must be a name of at most 32 characters");
+        return plan_pool_wrong(r, i, "agent", "must be a name of at most 32 characters");
     return STATUS_OK;
 }
 
-static enum status plan_finish_task(struct plan_reader *r, size_t i, const char *where)
+static enum status plan_finish_task(struct plan_reader *r, size_t i)
 {
     struct service_pool_plan *pool = &r->plan->pools[i];
     struct service_script *task = &pool->task;
 
     if (r->pools[i].task_world == NULL)
-        return plan_wrong_at(r, pool->line, where, "needs task_world");
+        return plan_pool_wrong(r, i, "task_world", "is missing: add it");
     task->closing = "The other agent has ended the chat.";
-    if (plan_find_world(task, r, SCENE_TASK, r->pools[i].task_world, r->pools[i].task_line,
-                        where) != STATUS_OK)
+    if (plan_find_world(task, r, SCENE_TASK, i, "task_world", r->pools[i].task_world) != STATUS_OK)
         return r->err->status;
     if (r->pools[i].welcome != NULL)
         task->welcome = r->pools[i].welcome;
@@ -713,21 +756,79 @@ static enum status plan_finish_task(struct plan_reader *r, size_t i, const char 
         task->closing = r->pools[i].closing;
     if (pool->title == NULL)
         pool->title = demo_title(r->module, pool->name);
-    if (plan_check_people(r, i, where) != STATUS_OK)
+    if (plan_check_people(r, i) != STATUS_OK)
         return r->err->status;
-    return plan_finish_agent(r, i, where);
+    return plan_finish_agent(r, i);
 }
 
-static enum status plan_find_pools(struct plan_reader *r, size_t i, const char *where)
+/* Finds the task that a key names. */
+static enum status plan_find_task(size_t *out, struct plan_reader *r, size_t i, const char *key,
+                                  const char *name)
+{
+    const struct service_plan *plan = r->plan;
+    struct suggest near;
+
+    if (name == NULL || (*out = service_plan_find(plan, name)) != SIZE_MAX)
+        return STATUS_OK;
+    suggest_init(&near, name);
+    for (size_t k = 0; k < plan->n_pools; k++)
+        suggest_try(&near, plan->pools[k].name);
+    return plan_pool_unknown(r, i, key, "there is no task", &near);
+}
+
+static enum status plan_find_pools(struct plan_reader *r, size_t i)
 {
     struct service_pool_plan *pool = &r->plan->pools[i];
+    const bool is_exit = pool->next != NULL && strcmp(pool->next, "EXIT") == 0;
 
-    if (pool->backup != NULL &&
-        (pool->backup_at = service_plan_find(r->plan, pool->backup)) == SIZE_MAX)
-        return plan_wrong_at(r, pool->line, where, "backup_task is not the name of a task");
-    if (pool->next != NULL && strcmp(pool->next, "EXIT") != 0 &&
-        (pool->next_at = service_plan_find(r->plan, pool->next)) == SIZE_MAX)
-        return plan_wrong_at(r, pool->line, where, "next is not the name of a task, or EXIT");
+    if (plan_find_task(&pool->backup_at, r, i, "backup_task", pool->backup) != STATUS_OK)
+        return r->err->status;
+    return is_exit ? STATUS_OK : plan_find_task(&pool->next_at, r, i, "next", pool->next);
+}
+
+static bool question_takes(const struct service_question *q, const char *text)
+{
+    for (size_t i = 0; q->is_strict && i < q->n_choices; i++)
+        if (strcmp(q->choices[i], text) == 0)
+            return true;
+    return !q->is_strict;
+}
+
+/* Somebody must be able to give the answer that a task wants, in whatever form. */
+static enum status plan_check_datum(struct plan_reader *r, size_t pool,
+                                    const struct service_datum *wanted)
+{
+    struct suggest key, value;
+    bool is_asked = false;
+
+    suggest_init(&key, wanted->key);
+    suggest_init(&value, wanted->value);
+    for (size_t i = 0; i < r->plan->n_pools; i++) {
+        const struct service_script *form = &r->plan->pools[i].onboarding;
+
+        for (size_t k = 0; k < form->n_questions; k++) {
+            const struct service_question *q = &form->questions[k];
+
+            suggest_try(&key, q->key);
+            if (strcmp(q->key, wanted->key) != 0)
+                continue;
+            if (question_takes(q, wanted->value))
+                return STATUS_OK;
+            is_asked = true;
+            for (size_t c = 0; c < q->n_choices; c++)
+                suggest_try(&value, q->choices[c]);
+        }
+    }
+    return is_asked ? plan_pool_unknown(r, pool, "eligible", "nobody can choose", &value)
+                    : plan_pool_unknown(r, pool, "eligible", "no form asks for", &key);
+}
+
+static enum status plan_check_eligible(struct plan_reader *r)
+{
+    for (size_t i = 0; i < r->plan->n_pools; i++)
+        for (size_t k = 0; k < r->plan->pools[i].n_eligible; k++)
+            if (plan_check_datum(r, i, &r->plan->pools[i].eligible[k]) != STATUS_OK)
+                return r->err->status;
     return STATUS_OK;
 }
 
@@ -741,8 +842,7 @@ static enum status plan_check_circles(struct plan_reader *r)
                n++ <= r->plan->n_pools)
             at = r->plan->pools[at].next_at;
         if (n > r->plan->n_pools)
-            return plan_wrong_at(r, r->plan->pools[i].line, r->plan->pools[i].name,
-                                 "next leads in a circle of tasks that end at once");
+            return plan_pool_wrong(r, i, "next", "leads in a circle of tasks that end at once");
     }
     return STATUS_OK;
 }
@@ -757,7 +857,6 @@ static enum status plan_finish(struct plan_reader *r)
                   {"max_workers", r->plan->max_workers != 0},
                   {"task_name", r->plan->task_name != NULL},
                   {"tasks", r->plan->n_pools != 0}};
-    char where[WHERE_MAX];
 
     for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
         if (!needed[i].is_there)
@@ -765,17 +864,17 @@ static enum status plan_finish(struct plan_reader *r)
                              r->plan->path, needed[i].name);
     if (plan_check_module(r) != STATUS_OK || plan_finish_menu(r) != STATUS_OK)
         return r->err->status;
-    for (size_t i = 0; i < r->plan->n_pools; i++) {
-        (void)snprintf(where, sizeof(where), "tasks.%s", r->plan->pools[i].name);
-        if (plan_finish_form(r, i, where) != STATUS_OK ||
-            plan_finish_task(r, i, where) != STATUS_OK || plan_find_pools(r, i, where) != STATUS_OK)
+    for (size_t i = 0; i < r->plan->n_pools; i++)
+        if (plan_finish_form(r, i) != STATUS_OK || plan_finish_task(r, i) != STATUS_OK ||
+            plan_find_pools(r, i) != STATUS_OK)
             return r->err->status;
-    }
     for (size_t i = 0; i < r->plan->n_pools; i++)
         for (size_t k = 0; k < i; k++)
             if (strcasecmp(r->plan->pools[i].title, r->plan->pools[k].title) == 0)
-                return plan_wrong_at(r, r->plan->pools[i].line, r->plan->pools[i].name,
-                                     "has the title of another task: give it a title of its own");
+                return plan_pool_wrong(r, i, "title",
+                                       "is that of another task: give it one of its own");
+    if (plan_check_eligible(r) != STATUS_OK)
+        return r->err->status;
     return plan_check_circles(r);
 }
 

@@ -44,7 +44,7 @@ START_TEST(test_wrong)
         {HEAD "tasks: {}\n", ": the key 'tasks' is missing: add it"},
         {HEAD "tasks: 3\n", ":5: tasks: must be a mapping of names to tasks"},
         {HEAD "tasks:\n  a:\n", ":6: tasks.a: must be a mapping"},
-        {HEAD "tasks:\n  a: {timeout: 3}\n", ":6: tasks.a: needs task_world"},
+        {HEAD "tasks:\n  a: {timeout: 3}\n", ":6: tasks.a.task_world: is missing: add it"},
         {ONE "    timout: 3\n", ":8: tasks.a: there is no key 'timout', did you mean 'timeout'?"},
         {ONE "    blargh: 3\n", ":8: tasks.a: there is no key 'blargh': remove it, or use one of "
                                 "onboard_world, task_world"},
@@ -53,43 +53,63 @@ START_TEST(test_wrong)
         {ONE "    timeout: 99999999999999999999\n", ":8: tasks.a.timeout: must be a whole number"},
         {ONE "    timeout: [1]\n", ":8: tasks.a.timeout: must be a whole number"},
         {ONE "    timeout: 3\n    timeout: 3\n", ":9: tasks.a.timeout: is given twice: remove one"},
-        {ONE "    agents_required: 2\n", "agents_required must give echo from 1 to 1 people, it "
-                                         "gives 2"},
-        {ONE "    backup_task: b\n", ":6: tasks.a: backup_task is not the name of a task"},
-        {ONE "    next: b\n", ":6: tasks.a: next is not the name of a task, or EXIT"},
-        {ONE "    policy: named\n", ":6: tasks.a: has keys of an agent"},
-        {ONE "    max_tokens: 256\n", ":6: tasks.a: has keys of an agent"},
-        {ONE "    ask: []\n", ":8: tasks.a: has questions or texts of an onboarding, and no "
-                              "onboard_world"},
+        {ONE "    timeout: 9\n    agents_required: 2\n",
+         ":9: tasks.a.agents_required: must give echo from 1 to 1 people, it gives 2"},
+        {ONE "    backup_task: talk\n", ":8: tasks.a.backup_task: there is no task 'talk'"},
+        {ONE "    next: talc\n  talk: {task_world: echo}\n",
+         ":8: tasks.a.next: there is no task 'talc', did you mean 'talk'?"},
+        {ONE "    policy: every\n", ":8: tasks.a.policy: is of an agent, and this task_world has "
+                                    "none: use chat"},
+        {ONE "    max_tokens: 256\n", ":8: tasks.a.max_tokens: is of an agent"},
+        {ONE "    ask: []\n", ":8: tasks.a.ask: is of an onboarding: add onboard_world: form"},
+        {ONE "    onboard_closing: x\n", ":8: tasks.a.onboard_closing: is of an onboarding"},
+        {ONE
+         "    onboard_world: form\n    ask:\n    - {key: k, text: t}\n    - {key: k, text: u}\n",
+         ":11: tasks.a.ask: has two questions with one key: rename one"},
+        {ONE "    eligible: {topic: tea}\n", ":8: tasks.a.eligible: no form asks for 'topic'"},
+        {ONE
+         "    onboard_world: form\n    ask: [{key: topic, text: t}]\n    eligible: {topik: t}\n",
+         ":10: tasks.a.eligible: no form asks for 'topik', did you mean 'topic'?"},
+        {ONE
+         "    onboard_world: form\n    ask: [{key: k, text: t, choices: [coffee], strict: yes}]\n"
+         "    eligible: {k: coffe}\n",
+         ":10: tasks.a.eligible: nobody can choose 'coffe', did you mean 'coffee'?"},
         {ONE "    onboard_world: form\n    ask: [{key: k}]\n", "a question needs key and text"},
         {ONE "    onboard_world: form\n    ask: [{key: k, text: t, strict: true}]\n",
          "a strict question needs choices"},
         {ONE "    onboard_world: form\n    ask: [{key: k, text: t, strict: maybe}]\n",
          "ask.strict: must be true or false"},
-        {ONE "    onboard_world: frm\n", "has no world 'frm', only form"},
+        {ONE "    onboard_world: frm\n",
+         ":8: tasks.a.onboard_world: parley.worlds has no world 'frm', only form"},
         {ONE "  a: {task_world: echo}\n", ":8: tasks: has two tasks of one name: rename one"},
         {ONE "  exit: {task_world: echo}\n", "EXIT is what people type to leave"},
-        {ONE "  b: {task_world: echo, title: A}\n", ":8: b: has the title of another task"},
+        {ONE "  b: {task_world: echo, title: A}\n", ":8: tasks.b.title: is that of another task"},
         {ONE "  b: {task_world: tell, next: c}\n  c: {task_world: tell, next: b}\n",
-         "next leads in a circle of tasks that end at once"},
+         ":8: tasks.b.next: leads in a circle of tasks that end at once"},
         {ONE "  b: {task_world: relay, agents_required: 2, roles: [x, null]}\n",
-         "agents_required must give relay from 2 to 64 people, it gives 1"},
+         "agents_required: must give relay from 2 to 64 people, it gives 1"},
         {ONE "  b: {task_world: relay, agents_required: 2, roles: [x, y, z]}\n",
-         "has more roles than agents_required"},
+         ":8: tasks.b.roles: has more roles than agents_required"},
+        {ONE "  b: {task_world: relay, agents_required: 2, roles: [x, x]}\n",
+         ":8: tasks.b.roles: has one name twice: rename one"},
+        {ONE "  b: {task_world: relay, agents_required: 2, roles: [x, \"y:z\"]}\n",
+         ":8: tasks.b.roles: must be names: one line"},
         {ONE "  b: {task_world: chat, policy: often}\n",
          "tasks.b.policy: must be every, named, or a number n: each n-th text"},
         {ONE "  b: {task_world: chat, names: some}\n", "names: must be auto, always or never"},
         {ONE "  b: {task_world: 'attached:'}\n",
          "has no world 'attached:', only tell, echo, relay, "
          "chat, attached:NAME"},
-        {ONE "  b: {task_world: 'attached:p', roles: []}\n", ":8: tasks.b: needs roles: a name"},
+        {ONE "  b: {task_world: 'attached:p', roles: []}\n",
+         ":8: tasks.b.roles: must have a name for each"},
         {ONE "  b: {task_world: 'attached:p', roles: [~]}\n",
-         "agents_required must give attached:NAME from 1 to 64 people, it gives 0"},
-        {ONE "  b: {task_world: 'attached:p', roles: [x], model: m}\n", "has keys of an agent"},
+         "agents_required: must give attached:NAME from 1 to 64 people, it gives 0"},
+        {ONE "  b: {task_world: 'attached:p', roles: [x], model: m}\n",
+         ":8: tasks.b.model: is of an agent"},
         {ONE "  b: {task_world: 'attached:p', roles: [x], max_tokens: 0}\n",
-         "has keys of an agent (model, agent, system, policy, max_tokens), which only chat has"},
+         ":8: tasks.b.max_tokens: is of an agent"},
         {ONE "  b: {task_world: 'attached:a name that is longer than thirty-two', roles: [x]}\n",
-         ":8: tasks.b: the world's name has more than 32 characters"},
+         ":8: tasks.b.task_world: the world's name has more than 32 characters"},
         {ONE "opt: {passwort: x}\n", ":8: opt: there is no key 'passwort', did you mean "
                                      "'password'?"},
         {ONE "additional_args: {foo: x}\n", "remove it, or use one of page_id, load_model"},
@@ -159,7 +179,7 @@ START_TEST(test_torn)
 {
     static const char yaml[] = HEAD
         "opt: {password: x, models: {m: {a: b}}}\ntasks:\n  a: {task_world: chat, roles: [j, ~],"
-        " agents_required: 2, eligible: {k: v}, policy: 3}\n  b: {onboard_world: form, ask: "
+        " agents_required: 2, eligible: {k: x}, policy: 3}\n  b: {onboard_world: form, ask: "
         "[{key: k, text: t, choices: [x, y], strict: yes}], task_world: tell, next: a}\n";
     static const char others[] = "{}[]:,-#&*!|>'\"%@`\n\t\x01 \xff\x00";
     char text[sizeof(yaml)];
