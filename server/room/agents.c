@@ -4,7 +4,11 @@
  * entry when the turn is complete.
  *
  * The domain of conversations notifies inside its own functions, so an agent that was notified is
- * put into a list, which rooms_tick goes through. */
+ * put into a list, which rooms_tick goes through.
+ *
+ * Where the journal cannot be written, or the lease is over, a conversation leaves memory amid its
+ * turn. The journal has the turn, so the agent looks for its conversation and reads the turn again,
+ * as after a restart. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +25,7 @@
 #include "server/conversation/lookup.h"
 #include "server/conversation/opening.h"
 #include "server/conversation/reader.h"
+#include "server/journal/journal.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
 #include "server/room/room_parts.h"
@@ -40,8 +45,10 @@ struct room_agent {
     bool has_looked; /* the journal has answered: */
     struct error
         look_error;   /* why it did not say; OK: it has no conversation that is not in memory */
-    bool is_resuming; /* it is to go on with the answer that an earlier process had begun */
+    bool is_resuming; /* it is to go on with an answer that an earlier process had begun, or that
+                         was lost */
     bool is_waiting;  /* its conversation could not be looked for */
+    unsigned n_lost;  /* how often it has lost its present answer */
     uint64_t patient_until_us; /* up to when it waits for its model, or the journal */
     struct conversation_id conversation;
     char conversation_text[CONVERSATION_ID_CHARS];
@@ -58,7 +65,10 @@ struct room_agent {
     struct link notified; /* in rooms.notified */
 };
 
-enum { ROOM_AGENT_MAX_ARENA_BYTES = 1 << 20 };
+enum {
+    ROOM_AGENT_MAX_ARENA_BYTES = 1 << 20,
+    ROOM_AGENT_MAX_LOST = 8, /* then an answer has failed that the journal may never take */
+};
 #define ROOM_AGENT_PATIENCE_US ((uint64_t)5 * 60 * 1000 * 1000)
 
 /* --- what it hears --- */
@@ -262,7 +272,7 @@ static enum status room_agent_begin(struct room_agent *a, struct error *err)
     arena_init(&arena, ROOM_AGENT_MAX_ARENA_BYTES);
     rc = room_agent_gather(a, &request, format != NULL && format->takes_names, &arena, err);
     if (rc == STATUS_OK) {
-        a->turn = c->host.n_turns + c->host.n_live + 1;
+        a->turn = c->host.n_turns + c->host.n_live + (c->unended.request != NULL) + 1;
         a->generation = c->host.generation;
         a->hears = room_next_seq(a->room) - 1;
         a->is_answering = true;
@@ -288,20 +298,33 @@ static void room_agent_begun(struct room_agent *a)
     room_agent_notified(a); /* what runs on this loop may have begun */
 }
 
+/* It looks again later. */
+static void room_agent_sleep(struct room_agent *a)
+{
+    if (!link_is_on(&a->notified))
+        list_push(&a->room->rooms->sleeping, &a->notified);
+}
+
+static void room_agent_say_failed(struct room_agent *a, const char *why)
+{
+    a->n_lost = 0;
+    a->member->is_typing = false; /* the entry says so */
+    if (!room_agent_append(a, ROOM_FAILED, why, NULL))
+        room_member_changed(a->member);
+}
+
 /* A model that is not loaded yet, soon after the start, is waited for. */
 static void room_agent_could_not(struct room_agent *a, const struct error *err)
 {
-    struct rooms *r = a->room->rooms;
-
-    if (err->status == STATUS_UNAVAILABLE && env_now_us(r->env) < a->patient_until_us) {
+    if (err->status == STATUS_UNAVAILABLE &&
+        env_now_us(a->room->rooms->env) < a->patient_until_us) {
         log_debug("room_agent", "conversation=%s waits=\"%s\"", a->conversation_text, err->text);
         a->is_called = a->is_called || !a->is_resuming;
-        if (!link_is_on(&a->notified))
-            list_push(&r->sleeping, &a->notified);
+        room_agent_sleep(a);
         return;
     }
     a->is_resuming = false;
-    (void)room_agent_append(a, ROOM_FAILED, err->text, NULL);
+    room_agent_say_failed(a, err->text);
 }
 
 static void room_agent_answer(struct room_agent *a)
@@ -343,7 +366,7 @@ static void room_agent_could_not_look(struct room_agent *a)
     a->is_resuming = is_resuming;
 }
 
-/* Reads an answer that an earlier process had begun. */
+/* Reads an answer that an earlier process had begun, or one that was lost. */
 static void room_agent_resume(struct room_agent *a)
 {
     const struct turn_request request = {
@@ -385,18 +408,17 @@ static void room_agent_done(struct room_agent *a, const struct turn_event *event
                             const struct error *why)
 {
     const char *words = a->words.len == 0 ? "" : a->words.data;
-    bool is_told;
 
     room_agent_leave_turn(a);
-    a->member->is_typing = false; /* the entry says so */
-    if (why == NULL) {
-        a->heard = a->hears;
-        is_told = room_agent_append(a, ROOM_SAID, words, finish_name(event->finish));
+    if (why != NULL) {
+        room_agent_say_failed(a, why->text);
     } else {
-        is_told = room_agent_append(a, ROOM_FAILED, why->text, NULL);
+        a->n_lost = 0;
+        a->heard = a->hears;
+        a->member->is_typing = false;
+        if (!room_agent_append(a, ROOM_SAID, words, finish_name(event->finish)))
+            room_member_changed(a->member);
     }
-    if (!is_told)
-        room_member_changed(a->member);
     buf_clear(&a->words);
 }
 
@@ -438,6 +460,73 @@ static enum status room_agent_divide(struct room_agent *a, const struct turn_eve
     return rc;
 }
 
+static void room_agent_be_patient(struct room_agent *a)
+{
+    a->patient_until_us = env_now_us(a->room->rooms->env) + ROOM_AGENT_PATIENCE_US;
+    room_agent_sleep(a);
+}
+
+/* The turn has failed. Returns whether it did because its conversation has left memory: then it is
+ * read again, and told from its begin on. */
+static bool room_agent_lose_turn(struct room_agent *a)
+{
+    if (!room_is_kept(a->room) || a->n_lost >= ROOM_AGENT_MAX_LOST ||
+        conversations_get(a->room->rooms->conversations, &a->conversation) != NULL)
+        return false;
+    a->n_lost++;
+    room_agent_leave_turn(a);
+    buf_clear(&a->words);
+    a->is_resuming = true;
+    room_agent_be_patient(a);
+    return true;
+}
+
+/* An answer that is computed again could not be stored now, however long that takes. */
+static bool room_agent_waits_for_journal(struct room_agent *a)
+{
+    if (!a->is_resuming || journal_trouble(a->room->rooms->keeping.journal) == NULL)
+        return false;
+    room_agent_be_patient(a);
+    return true;
+}
+
+/* Goes on with an answer, or begins one, once its conversation is there. */
+static void room_agent_go_on_now(struct room_agent *a)
+{
+    const struct rooms *r = a->room->rooms;
+
+    if (a->is_answering || (!a->is_resuming && !a->is_called) || r->is_draining ||
+        room_agent_waits_for_journal(a) || !room_agent_look(a))
+        return;
+    if (a->look_error.status != STATUS_OK &&
+        conversations_get(r->conversations, &a->conversation) == NULL) {
+        room_agent_could_not_look(a);
+        return;
+    }
+    a->look_error.status = STATUS_OK;
+    a->is_waiting = false;
+    if (a->is_resuming)
+        room_agent_resume(a);
+    if (a->is_called && !a->is_resuming && !a->is_answering)
+        room_agent_answer(a);
+}
+
+/* The turn is complete. One that was to be computed again has no reply where its agent would not
+ * give the same one. */
+static void room_agent_end_turn(struct room_agent *a, const struct turn_event *event)
+{
+    struct error err;
+
+    if (event->finish != FINISH_ERROR || a->words.len > 0) {
+        room_agent_done(a, event, NULL);
+        return;
+    }
+    a->heard = a->hears;
+    (void)error_set(&err, STATUS_ABORTED,
+                    "the answer was cut off, and the agent would give another one: ask again");
+    room_agent_done(a, event, &err);
+}
+
 /* Takes what the agent has said since. */
 static void room_agent_read(struct room_agent *a)
 {
@@ -452,28 +541,18 @@ static void room_agent_read(struct room_agent *a)
                 a->heard = a->hears; /* the turn stays in its conversation */
                 room_agent_done(a, &event, &err);
             } else if (event.kind == EVENT_DONE) {
-                room_agent_done(a, &event, NULL);
+                room_agent_end_turn(a, &event);
             }
         } else if (event.kind == EVENT_FAILED) {
             err = *event.err; /* it is the reader's */
-            room_agent_done(a, &event, &err);
+            if (!room_agent_lose_turn(a))
+                room_agent_done(a, &event, &err);
         }
     }
     if (has_piece)
         room_notify(a->room);
-    if (a->is_answering || (!a->is_resuming && !a->is_called) || !room_agent_look(a))
-        return;
-    if (a->look_error.status != STATUS_OK &&
-        conversations_get(a->room->rooms->conversations, &a->conversation) == NULL) {
-        room_agent_could_not_look(a);
-        return;
-    }
-    a->look_error.status = STATUS_OK;
-    a->is_waiting = false;
-    if (a->is_resuming)
-        room_agent_resume(a);
-    if (a->is_called && !a->is_resuming && !a->is_answering)
-        room_agent_answer(a);
+    if (!link_is_on(&a->notified)) /* else it sleeps, or is read once more */
+        room_agent_go_on_now(a);
 }
 
 /* An answer that has ended may call other agents, which are then behind in the list. */

@@ -3,7 +3,9 @@
  * that was closed meanwhile, or whose turn fails, ends the task.
  *
  * An agent of an earlier process looks for its conversation first. If this has one turn more than
- * people have been told of, the earlier process had asked it, and the agent reads this turn. */
+ * people have been told of, the earlier process had asked it, and the agent reads this turn. An
+ * agent whose conversation has left memory amid a turn does the same: the journal could not be
+ * written, or the lease was over. */
 #include "server/service/agents.h"
 
 #include <stdlib.h>
@@ -19,6 +21,7 @@
 #include "server/conversation/opening.h"
 #include "server/conversation/reader.h"
 #include "server/journal/body_bytes.h"
+#include "server/journal/journal.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
 
@@ -32,20 +35,26 @@ struct service_agent {
     bool has_conversation;
     struct turn_reader reader;
     bool is_reading;
-    struct buf heard;
-    uint32_t n_turns; /* of its conversation, whose answers people have been told */
-    /* Of an agent of an earlier process, up to when it goes on. */
+    struct buf heard;     /* since its last answer */
+    size_t n_asked_bytes; /* of heard: what the turn that it reads has, or may have */
+    uint32_t n_turns;     /* of its conversation, whose answers people have been told */
+    /* Of an agent of an earlier process, or of one that has lost its conversation, up to when it
+     * goes on. */
     bool is_restored;
     struct lookup lookup; /* of its conversation */
     bool is_looking, has_looked;
     struct error look_error; /* has_looked */
     bool was_asked;          /* by the earlier process */
     bool is_wanted;          /* it is to answer */
-    size_t n_restored_bytes; /* of heard: what the earlier process may have asked it */
+    size_t n_wanted_bytes;   /* is_wanted: what of heard, if that turn is not there */
+    unsigned n_lost;         /* how often it has lost its present answer */
     uint64_t patient_until_us;
 };
 
-enum { AGENT_SLEEP_MS = 250 }; /* between looks for a model that is not loaded yet */
+enum {
+    AGENT_SLEEP_MS = 250, /* between looks for a model that is not loaded yet */
+    AGENT_MAX_LOST = 8,   /* then an answer has failed that the journal may never take */
+};
 #define AGENT_PATIENCE_US ((uint64_t)5 * 60 * 1000 * 1000)
 
 void service_agents_host_init(struct service_agents_host *h)
@@ -121,6 +130,7 @@ static void service_agent_end(struct service_agent *a)
     if (c != NULL)
         conversation_close(c, WATCH_CLOSED, "its task has ended");
     a->has_conversation = false;
+    a->n_asked_bytes = a->n_lost = 0;
     buf_clear(&a->heard);
 }
 
@@ -195,8 +205,7 @@ static enum status service_agent_hear(struct service_agent *a, const char *name,
                    name == NULL ? "" : ": ", text) == STATUS_OK)
         return STATUS_OK;
     return error_set(err, STATUS_EXHAUSTED,
-                     "the agent has heard more than %d bytes without being "
-                     "asked",
+                     "the agent has heard more than %d bytes since its last answer",
                      SERVICE_HEARD_MAX_BYTES);
 }
 
@@ -211,18 +220,28 @@ static enum status service_agent_listen(struct service_agent *a, struct conversa
     return STATUS_OK;
 }
 
-static enum status service_agent_say(struct service_agent *a, struct conversation *c,
+/* Begins a turn with the first len bytes of what it has heard. */
+static enum status service_agent_say(struct service_agent *a, struct conversation *c, size_t len,
                                      struct error *err)
 {
     const struct message said = {
-        .role = ROLE_USER, .text = a->heard.data == NULL ? "" : a->heard.data, .len = a->heard.len};
+        .role = ROLE_USER, .text = a->heard.data == NULL ? "" : a->heard.data, .len = len};
     const struct turn_request turn = {
         .messages = &said, .n_messages = 1, .is_detached = a->host->service->keeping != NULL};
 
     if (service_agent_listen(a, c, &turn, err) != STATUS_OK)
         return err->status;
-    buf_clear(&a->heard);
+    a->n_asked_bytes = len;
     return STATUS_OK;
+}
+
+/* It has answered what it was asked. */
+static void service_agent_forget_asked(struct service_agent *a)
+{
+    const bool has_more = a->n_asked_bytes > 0 && a->heard.len > a->n_asked_bytes;
+
+    buf_consume(&a->heard, a->n_asked_bytes + (has_more ? 1 : 0)); /* and the end of the line */
+    a->n_asked_bytes = 0;
 }
 
 static void service_agent_go_on(struct service_agent *a, bool is_asked);
@@ -233,13 +252,14 @@ static enum status service_agent_ask(struct service_agent *a, struct error *err)
 
     if (a->is_restored) { /* it answers once its conversation is there */
         a->is_wanted = true;
+        a->n_wanted_bytes = a->heard.len;
         return STATUS_OK;
     }
     if (!a->has_conversation && service_agent_begin(a, err) != STATUS_OK)
         return err->status;
     c = conversations_get(a->host->conversations, &a->conversation);
     if (c != NULL)
-        return service_agent_say(a, c, err);
+        return service_agent_say(a, c, a->heard.len, err);
     if (a->host->service->keeping == NULL)
         return error_set(err, STATUS_NOT_FOUND, "the agent's conversation was closed");
     a->has_looked = false; /* it may have left memory when the worker that serves it came back */
@@ -263,19 +283,31 @@ static enum status service_agent_text(struct service_agent *a, struct whole_repl
 
 static void service_agent_done(struct service_agent *a)
 {
+    const struct completed_turn *t = a->reader.completed;
+    const bool is_cut = t->finish == FINISH_ERROR && t->len == 0;
     struct whole_reply reply;
     struct error err;
     enum status rc = service_agent_text(a, &reply, &err);
 
     service_agent_stop_reading(a);
+    service_agent_forget_asked(a);
     a->n_turns++;
-    if (rc == STATUS_OK)
-        service_answered(a->scene, reply.text.data == NULL ? "" : reply.text.data);
-    else
+    a->n_lost = 0;
+    if (rc != STATUS_OK) {
         service_agent_failed(a->scene, &err);
-    if (rc == STATUS_OK)
-        whole_reply_deinit(&reply);
+        return;
+    }
+    if (is_cut) {
+        (void)error_set(&err, STATUS_ABORTED,
+                        "the answer was cut off, and the agent would give another one");
+        service_unanswered(a->scene, &err);
+    } else {
+        service_answered(a->scene, reply.text.data == NULL ? "" : reply.text.data);
+    }
+    whole_reply_deinit(&reply);
 }
+
+static bool service_agent_lose_turn(struct service_agent *a);
 
 static void service_agent_read(struct service_agent *a)
 {
@@ -290,7 +322,8 @@ static void service_agent_read(struct service_agent *a)
         if (event.kind == EVENT_FAILED) {
             err = *event.err;
             service_agent_stop_reading(a);
-            service_agent_failed(a->scene, &err);
+            if (!service_agent_lose_turn(a))
+                service_agent_failed(a->scene, &err);
             return;
         }
     }
@@ -369,10 +402,9 @@ static enum status service_agent_resume(struct service_agent *a, struct error *e
                    : error_set(err, STATUS_NOT_FOUND, "the agent's conversation was closed");
     c->is_pinned = true;
     if (c->host.n_turns + c->host.n_live <= a->n_turns && c->unended.request == NULL)
-        return a->is_wanted ? service_agent_say(a, c, err) : STATUS_OK;
+        return a->is_wanted ? service_agent_say(a, c, a->n_wanted_bytes, err) : STATUS_OK;
     if (service_agent_listen(a, c, &request, err) != STATUS_OK)
         return err->status;
-    buf_consume(&a->heard, a->n_restored_bytes); /* the turn has it */
     if (!a->was_asked)
         service_answering(a->scene);
     return STATUS_OK;
@@ -389,6 +421,21 @@ static void service_agent_sleep(struct service_agent *a, uint64_t now)
     service_wake_at(h->service, h->wake_us);
 }
 
+static void service_agent_be_patient(struct service_agent *a, uint64_t now)
+{
+    a->patient_until_us = now + AGENT_PATIENCE_US;
+    service_agent_sleep(a, now);
+}
+
+/* An answer that is computed again could not be stored now, however long that takes. */
+static bool service_agent_waits_for_journal(struct service_agent *a, uint64_t now)
+{
+    if (a->scene == NULL || journal_trouble(a->host->conversations->keeping.journal) == NULL)
+        return false;
+    service_agent_be_patient(a, now);
+    return true;
+}
+
 /* A model that is not loaded yet, soon after the start, is waited for. */
 static void service_agent_go_on_now(struct service_agent *a)
 {
@@ -396,6 +443,8 @@ static void service_agent_go_on_now(struct service_agent *a)
     struct error err = {.status = STATUS_OK};
     enum status rc = STATUS_OK;
 
+    if (a->host->service->is_draining || service_agent_waits_for_journal(a, now))
+        return; /* draining: a later process goes on with it */
     if (a->has_conversation &&
         conversations_get(a->host->conversations, &a->conversation) == NULL &&
         service_agent_look(a))
@@ -424,9 +473,24 @@ static void service_agent_go_on(struct service_agent *a, bool is_asked)
 {
     a->is_restored = true;
     a->was_asked = a->is_wanted = is_asked;
-    a->n_restored_bytes = a->heard.len;
+    a->n_asked_bytes = a->n_wanted_bytes = a->heard.len;
     a->patient_until_us = env_now_us(a->host->service->config.env) + AGENT_PATIENCE_US;
     service_agent_notify(a);
+}
+
+/* Its turn has failed. Returns whether it did because its conversation has left memory: then the
+ * turn is read again, or begun again where the journal has not got it. */
+static bool service_agent_lose_turn(struct service_agent *a)
+{
+    if (a->host->service->keeping == NULL || a->n_lost >= AGENT_MAX_LOST ||
+        conversations_get(a->host->conversations, &a->conversation) != NULL)
+        return false;
+    a->n_lost++;
+    a->is_restored = a->was_asked = a->is_wanted = true;
+    a->n_wanted_bytes = a->n_asked_bytes;
+    a->has_looked = false;
+    service_agent_be_patient(a, env_now_us(a->host->service->config.env));
+    return true;
 }
 
 static void service_agent_forget(void *self, struct body_reader *body)

@@ -265,13 +265,34 @@ static const char *scene_skip_own_name(const struct scene *s, const char *text)
     return text + strspn(text, " \n");
 }
 
-void scene_answered(struct scene *s, const char *text)
+static void scene_forget_asked(struct scene *s)
 {
     s->is_asked = false;
     scene_unkeep_heard(s, s->asked);
-    s->script->world->answered(s, scene_skip_own_name(s, text));
+}
+
+static void scene_ask_if_due(struct scene *s)
+{
     if (s->is_due && !s->is_over)
         scene_ask(s);
+}
+
+void scene_answered(struct scene *s, const char *text)
+{
+    scene_forget_asked(s);
+    s->script->world->answered(s, scene_skip_own_name(s, text));
+    scene_ask_if_due(s);
+}
+
+void scene_unanswered(struct scene *s, const struct error *err)
+{
+    if (s->script->world->is_script) {
+        scene_fail(s, err);
+        return;
+    }
+    scene_forget_asked(s);
+    scene_say_busy(s, err);
+    scene_ask_if_due(s);
 }
 
 /* --- its end --- */

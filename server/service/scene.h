@@ -74,6 +74,8 @@ const char *scene_name(const struct scene *s, const struct service_user *u);
 /* --- for service.c --- */
 
 void scene_answered(struct scene *s, const char *text);
+/* The agent has no answer: people are told so, and a world of one's own fails. */
+void scene_unanswered(struct scene *s, const struct error *err);
 /* Appends an act to the log. False: it has no room for it. */
 bool scene_log_act(struct scene *s, const char *name, const char *text, bool is_new_group);
 /* The agent has failed: the people are told, and go to the menu. */

@@ -1142,6 +1142,17 @@ void service_answered(struct scene *s, const char *text)
     service_settle(service);
 }
 
+void service_unanswered(struct scene *s, const struct error *err)
+{
+    struct chat_service *service = s->service;
+
+    s->is_playing = true;
+    scene_unanswered(s, err);
+    s->is_playing = false;
+    scene_settle(s);
+    service_settle(service);
+}
+
 void service_answering(struct scene *s)
 {
     s->is_due = s->is_due || s->is_asked;

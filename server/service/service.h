@@ -72,6 +72,8 @@ void service_wake(struct chat_service *s);
 /* The scene may be freed inside, and its agent closed. The people of a scene whose agent has failed
  * are told that it is closed, and go to the menu, as with ParlAI's worlds that raise. */
 void service_answered(struct scene *s, const char *text);
+/* It has heard what it was asked, and has no answer. */
+void service_unanswered(struct scene *s, const struct error *err);
 void service_agent_failed(struct scene *s, const struct error *err);
 /* An earlier process had asked the agent, which goes on with its answer. */
 void service_answering(struct scene *s);

@@ -10,6 +10,7 @@ import json
 import os
 import queue
 import random
+import resource
 import signal
 import socket
 import struct
@@ -551,10 +552,52 @@ THINKER = """{% for m in messages %}{{ m.role }}: {{ m.content.split('</think>')
 {% endif %}"""
 
 
+def metric(parley, name, *words):
+    page = urllib.request.urlopen(f"http://{parley.http}/metrics", timeout=children.PATIENCE).read().decode()
+    return next(line for line in page.splitlines() if line.startswith(name) and all(word in line for word in words)).split()[-1]
+
+
 def n_living(parley):
     """How many conversations with echo there are."""
-    page = urllib.request.urlopen(f"http://{parley.http}/metrics", timeout=children.PATIENCE).read().decode()
-    return next(line for line in page.splitlines() if line.startswith("parley_conversations{") and "echo" in line).split()[-1]
+    return metric(parley, "parley_conversations{", "echo")
+
+
+def fails_to_store(parley, begin=lambda: None):
+    """What is going on, and what begins, cannot be stored; then another turn is, which shows the journal that it can be written."""
+    resource.prlimit(parley.process.pid, resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+    begin()
+    children.until("the journal to fail", lambda: metric(parley, "parley_journal_failing ") == "1")
+    resource.prlimit(parley.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    body = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "Is there room?"}]}).encode()
+    urllib.request.urlopen(urllib.request.Request(f"http://{parley.http}/v1/chat/completions", body, {"X-Conversation-Id": "other"}), timeout=children.PATIENCE).read()
+
+
+def goes_on(parleyd, model, data):
+    """An answer that could not be stored is computed again once it can be, and told from its begin on: nothing else is an entry."""
+    with children.Daemon(parleyd, "--model", f"tiny={model}", "--data", data, "--http", "127.0.0.1:0") as parley:
+        ann, number, frames = Socket(parley, "Ann"), 0, []
+        ann.join("disk")
+        ann.send(invite={"room": "disk", "agent": "tiny", "name": "Tiny", "maxTokens": 400, "policy": "ROOM_POLICY_EVERY_TURN"})
+        ann.until("entry", lambda e: e["name"] == "Tiny")
+        while not frames or "piece" not in frames[-1]:  # it may say all at once, which is an entry without a piece
+            number += 1
+            ann.say("disk", "Go on.", number)
+            frames = [ann.read()]
+            while "piece" not in frames[-1] and not of("Tiny")(frames[-1].get("entry", {"name": "", "kind": ""})):
+                frames.append(ann.read())
+        fails_to_store(parley)
+        ann.send(say={"room": "disk", "text": "Well?", "clientSeq": number + 1})
+        frames += ann.until("entry", of("Tiny"))
+        said, texts = frames[-1]["entry"], []
+        assert said["kind"] == "ROOM_ENTRY_KIND_SAID" and not any("error" in frame for frame in frames), frames
+        for piece in (f["piece"] for f in frames if "piece" in f):
+            if int(piece.get("offset", 0)) == 0:
+                texts.append("")
+            assert int(piece.get("offset", 0)) == len(texts[-1].encode()), (piece, texts)
+            texts[-1] += piece["text"]
+        assert all(said["text"].startswith(text) for text in texts), (said, texts)
+        assert [e[2] for e in entries(ann.until("entry", of("Tiny")))] == ["SAID"]  # and to what was said meanwhile
+        ann.close()
 
 
 def full(parley):
@@ -684,6 +727,8 @@ def kept(parleyd, write_tiny_model):
             file.write(THINKER)
         children.run([write_tiny_model, thinker, "8192", "1", template], check=True)
         durable(parleyd, model, thinker, os.path.join(folder, "data"))
+        children.run([write_tiny_model, model, "8192"], check=True)
+        goes_on(parleyd, model, os.path.join(folder, "disk"))
 
 
 def main():

@@ -7,11 +7,13 @@ usage: test_service.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter tha
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import urllib.request
 
 import children
+import test_rooms
 from test_rooms import BINARY, TEXT, Mortal, Socket
 
 PLAN = """
@@ -186,15 +188,15 @@ def bots(parley):
     ann.close()
 
 
-def attached(parley):
-    """The worker that has the world panel."""
-    worker = children.start([sys.executable, PANEL, parley.address], env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]})
+def attached(parley, name="panel", program=(PANEL,), **more):
+    """The worker that has the world panel, or this agent."""
+    worker = children.start([sys.executable, *program, parley.address], env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}, **more)
 
     def is_there():
         with urllib.request.urlopen(f"http://{parley.http}/v1/models", timeout=children.PATIENCE) as page:
-            return "panel" in [model["id"] for model in json.load(page)["data"]]
+            return name in [model["id"] for model in json.load(page)["data"]]
 
-    children.until("panel is attached", is_there, worker)
+    children.until(f"{name} is attached", is_there, worker)
     return worker
 
 
@@ -618,6 +620,51 @@ def durable(parleyd, model, folder):
     assert acts[0] == ("Agent_0", "Where am I?") and "Tiny: " + next(text for name, text in acts if name == "Tiny") in answers, (acts, answers)
 
 
+HELD = """
+import sys, parley
+@parley.agent("held", deterministic=True)
+class Held:
+    def observe(self, messages): self.text = messages[-1].text
+    def act(self):
+        print("asked", flush=True)
+        sys.stdin.readline()
+        return self.text.upper()
+parley.serve(Held, sys.argv[1])
+"""
+
+
+def goes_on(parleyd, folder):
+    """An answer that could not be stored is computed again once it can be, and the talk goes on."""
+    path = os.path.join(folder, "held.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("{world_module: parley.worlds, overworld: menu, task_name: held, max_workers: 1, tasks: {held: {task_world: chat, model: held, welcome: I listen.}}}")
+    with children.Daemon(parleyd, "--data", os.path.join(folder, "held"), "--http", "127.0.0.1:0", "--service", path) as parley:
+        worker = attached(parley, "held", ["-c", HELD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+        def answers():
+            worker.stdin.write("\n")
+            worker.stdin.flush()
+
+        ann = Person(parley, secret_of("ann"))
+        ann.say("hello")
+        ann.told("Welcome. Choose what to do.", quick_replies=["held"])
+        ann.say("held")
+        ann.told("I listen.")
+        ann.say("sing")
+        assert worker.stdout.readline() == "asked\n"
+        test_rooms.fails_to_store(parley, answers)
+        assert worker.stdout.readline() == "asked\n"
+        heard(parley, ann, "louder")
+        answers()
+        ann.told("SING")
+        assert worker.stdout.readline() == "asked\n"
+        answers()
+        ann.told("LOUDER")
+        ann.close()
+        worker.kill()
+        worker.wait()
+
+
 def main():
     parleyd = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -637,6 +684,7 @@ def main():
         model = os.path.join(folder, "tiny.gguf")
         children.run([sys.argv[2], model], check=True)
         durable(parleyd, model, folder)
+        goes_on(parleyd, folder)
     print("service: passed")
 
 

@@ -986,6 +986,7 @@ END_TEST
 START_TEST(test_busy)
 {
     char *large = malloc(SERVICE_TOLD_MAX_BYTES + 2);
+    struct error err;
 
     memset(large, 'x', SERVICE_TOLD_MAX_BYTES + 1);
     large[SERVICE_TOLD_MAX_BYTES + 1] = '\0';
@@ -1012,6 +1013,10 @@ START_TEST(test_busy)
     ck_assert_str_eq(service_peer_next(&peers[0])->text, large + 1);
     service_peer_took(&peers[0]);
     play("A=task\nA> eight\n");
+    only_agent->is_asked = false;
+    (void)error_set(&err, STATUS_ABORTED, "its answer was cut off");
+    service_unanswered(only_agent->scene, &err);
+    play("A< There is no answer now." HEARD "A=task\nA> nine\n");
     only_agent->is_asked = false;
     service_answered(only_agent->scene, large);
     free(large);
