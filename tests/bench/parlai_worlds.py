@@ -2,58 +2,16 @@
 
     python -P parlai_worlds.py DATA.txt AGENT BATCH_SIZE  ->  {"examples": N, "seconds": S, "exs": N}
 """
-import importlib.machinery
 import json
 import logging
+import os
 import sys
 import tempfile
 import time
-import types
 
-
-class Nothing:
-    """What a stand-in module has under any name: may be called and asked, and does nothing."""
-
-    def __init__(self, *args, **kwargs):
-        pass
-
-    def __call__(self, *args, **kwargs):
-        return self
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Nothing()
-
-
-class StandIn(types.ModuleType):
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (object,), {}) if name[:1].isupper() else Nothing()
-
-
-class Finder:
-    """Modules that ParlAI imports and that worlds of simple agents never use."""
-
-    names = ("torch", "torchvision", "fvcore", "PIL")
-
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in self.names:
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-        return None
-
-    def create_module(self, spec):
-        module = StandIn(spec.name)
-        module.__path__ = []
-        return module
-
-    def exec_module(self, module):
-        pass
-
-
-sys.meta_path.insert(0, Finder())
-
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import parlai_stand_ins  # noqa: E402, F401
+sys.path.pop(0)  # where some files are called as what ParlAI imports
 from parlai.core.agents import create_agent  # noqa: E402
 from parlai.core.params import ParlaiParser  # noqa: E402
 from parlai.core.worlds import create_task  # noqa: E402

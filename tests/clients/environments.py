@@ -35,6 +35,8 @@ def uv():
 
 def python_of(name):
     """The interpreter of an environment, which is made where it is not there as it should be."""
+    if name == "parlai":
+        return subprocess.run([os.path.join(os.path.dirname(os.path.abspath(__file__)), "../bench/parlai.sh")], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     folder, wanted = f"{FOLDER}/{name}", " ".join(PACKAGES[name])
     stamp = f"{folder}/packages"
     if not os.path.exists(stamp) or open(stamp, encoding="utf-8").read() != wanted:
