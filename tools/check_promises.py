@@ -10,7 +10,7 @@ import sys
 
 TABLE = "docs/promises.md"
 ROW = re.compile(r"^\| (.+?) \| (.+?) \|$", re.M)
-WHOLE = {f"docs/{page}.md" for page in ("worlds", "training", "agents", "comparisons")}  # pages of which nothing may be left out
+WHOLE = {f"docs/{page}.md" for page in ("worlds", "training", "agents", "comparisons", "rooms", "service")}  # pages of which nothing may be left out
 
 
 def read(*path):
@@ -53,7 +53,7 @@ def tests_named(cell, root):
         found = os.path.join(root, "tests", path if "/" in path else os.path.join("integration", path))
         if not os.path.isfile(found):
             yield f"there is no tests/{os.path.relpath(found, os.path.join(root, 'tests'))}"
-        elif function and not re.search(rf"^def {function}\(|^START_TEST\({function}\)|^static [\w ]*\b{function}\(|^{function}\(\)", read(found), re.M):
+        elif function and not re.search(rf"^(?:async )?def {function}\(|^START_TEST\({function}\)|^static [\w ]*\b{function}\(|^{function}\(\)", read(found), re.M):
             yield f"{path} has no {function}"
 
 

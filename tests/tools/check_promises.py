@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 
-PAGES = ["docs/promises.md", "docs/worlds.md", "docs/training.md", "docs/agents.md", "docs/comparisons.md"]
+PAGES = ["docs/promises.md", "docs/worlds.md", "docs/training.md", "docs/agents.md", "docs/comparisons.md", "docs/rooms.md", "docs/service.md"]
 CHANGES = [("docs/worlds.md", "No server is needed", "A server is needed", "does not say 'No server is needed'"),
            ("docs/worlds.md", "## Humans", "## People", "has no heading 'Humans'"),
            ("docs/worlds.md", "## Inside\n", "## Inside\n\nFast.\n\n## More\n", "has nothing of"),
