@@ -421,12 +421,15 @@ static void restored_user_place(struct restored_user *r)
     service_user_start_again(u);
 }
 
+/* In the order of deadlines. Times before the machine's start, or of a wall clock that was set back
+ * since, are all one: the order of coming tells. */
 static int restored_user_order(const void *a, const void *b)
 {
-    const uint64_t x = ((const struct restored_user *)a)->since_us;
-    const uint64_t y = ((const struct restored_user *)b)->since_us;
+    const struct restored_user *x = a, *y = b;
 
-    return x < y ? -1 : x > y;
+    if (x->since_us != y->since_us)
+        return x->since_us < y->since_us ? -1 : 1;
+    return x->user->place < y->user->place ? -1 : x->user->place > y->user->place;
 }
 
 /* Whether e is a thing of this kind that can be read. */

@@ -222,9 +222,12 @@ static void on_log(void *arg, const char *line, size_t len)
     (void)snprintf(logged, sizeof(logged), "%.*s", (int)len, line);
 }
 
+static uint64_t wall_later_ms;
+static bool starts_machine; /* before the next process */
+
 static uint64_t wall_ms(void)
 {
-    return 1700000000000 + now_us / 1000;
+    return 1700000000000 + wall_later_ms + now_us / 1000;
 }
 
 /* What was appended is durable, and what follows from that: the journal's thread rests. */
@@ -248,6 +251,11 @@ static void begin_process(bool is_kept)
                                           .metadata_path = "talks.metadata",
                                           .plan = plan};
 
+    if (starts_machine) {
+        wall_later_ms += now_us / 1000;
+        now_us = 1000;
+        starts_machine = false;
+    }
     alarm_of_service = (struct alarm){.tick = service_tick, .owner = &service};
     service_init(&service, &config);
     for (size_t i = 0; i < N_PEERS; i++) {
@@ -275,6 +283,7 @@ static void begin_plan_kept(const char *yaml, bool is_kept)
     (void)unlink(path);
     ck_assert_msg(rc == STATUS_OK, "%s", err.text);
     now_us = 1000000;
+    wall_later_ms = 0;
     logged[0] = '\0';
     agent_status = reset_status = STATUS_OK;
     agent_reason = REASON_NONE;
@@ -1645,6 +1654,31 @@ START_TEST(test_places)
 }
 END_TEST
 
+/* Who waits keeps the place where the machine has started again, and where its wall clock was set
+ * back. */
+START_TEST(test_order_without_clock)
+{
+    static const char order[] = "GFE";
+
+    begin_plan_kept(QUAD, true);
+    play("E> hi\nE< " QUAD_MENU "F> hi\nF< " QUAD_MENU "G> hi\nG< " QUAD_MENU);
+    play("G> quad\nG< Who?\nG> G\n+1\nF> quad\nF< Who?\nF> F\n+1\nE> quad\nE< Who?\nE> E\n");
+    for (int i = 0; i < 2; i++) {
+        struct link *l;
+
+        settle();
+        starts_machine = i == 0;
+        wall_later_ms -= i == 0 ? 0 : (uint64_t)3600 * 1000;
+        kill_process();
+        l = list_first(&service.pools[0].waiting);
+        for (const char *c = order; *c != '\0'; c++, l = list_next(&service.pools[0].waiting, l))
+            ck_assert_ptr_eq(l, &peers[*c - 'A'].user->waiting);
+        ck_assert_ptr_null(l);
+    }
+    end_plan();
+}
+END_TEST
+
 /* A move is told once it is durable, and then at once. */
 START_TEST(test_places_kept)
 {
@@ -1724,5 +1758,5 @@ SUITE_MAIN("server/service/service", test_overworld_demo, test_chatbot, test_def
            test_busy, test_backup_before, test_ready, test_full, test_payloads, test_bounds,
            test_not_durable, test_untaken, test_large_untaken, test_lost, test_deadlines_go_on,
            test_left_meanwhile, test_full_disk, test_stop, test_plan_changed, test_kept_bytes,
-           test_script, test_script_wrong, test_places, test_places_kept, test_unread, test_damaged,
-           test_no_memory)
+           test_script, test_script_wrong, test_places, test_order_without_clock, test_places_kept,
+           test_unread, test_damaged, test_no_memory)
