@@ -4,6 +4,7 @@ Machin's vectors and examples.
 
 usage: test_groups.py PARLEYD PARLEY      (run by the interpreter that has grpcio, numpy and cloudpickle; see venv.sh)"""
 import asyncio
+import concurrent.futures
 import contextlib
 import io
 import os
@@ -735,6 +736,75 @@ with World("b", address=sys.argv[1], secret=sys.argv[2], lease=2) as world:
 """
 
 
+ENDS = """import signal, sys, os, time
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])
+from parley.parallel import World, group as groups
+how, address, secret = sys.argv[1:]
+groups.BUSY_S = 0.3  # not 5
+
+def block():
+    print("begun", flush=True)
+    time.sleep(1000)
+
+def ends():
+    if "handler" in how:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+    group.barrier()
+    sys.stdin.readline()
+    if "raises" in how:
+        raise LookupError("no sense")
+    if "exits" in how:
+        sys.exit(3)
+
+def is_group():
+    return world.create_rpc_group("group", ["a", "b"])
+
+world = World("b", world=how, address=address, secret=secret)
+if "with" in how:
+    with world, is_group() as group:
+        group.register("block", block)
+        ends()
+else:
+    group = is_group()
+    group.register("block", block)
+    ends()
+"""
+
+
+def test_ends(address):
+    """A process that computes a call which does not end ends all the same, says so, and the caller learns of it: without and within `with`, by
+    sys.exit, an exception, Ctrl-C, SIGTERM. Leaving in order waits, and says for what."""
+    left, waits = "ends while it computes 1 call of the group 'group' ('block')", "is to leave and waits for 1 call of the group 'group' ('block')"
+    signals = {"SIGINT": signal.SIGINT, "SIGTERM": signal.SIGTERM}
+    ways = {"exits": (3, left), "raises": (1, left), "SIGINT": (-signal.SIGINT, left), "SIGTERM by a handler": (7, left), "with exits": (3, left), "with raises": (1, left),
+            "with SIGINT": (-signal.SIGINT, left), "with returns, then SIGINT": (-signal.SIGINT, waits)}
+
+    def run(how):
+        number = next((n for name, n in signals.items() if name in how), None)
+        with World("a", world=how, address=address, secret=SECRET) as world:
+            b = children.start([sys.executable, "-c", ENDS, how, address, SECRET], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            with world.create_rpc_group("group", ["a", "b"]) as group:
+                group.barrier()
+                under_way = group.registered_async("block")
+                assert b.stdout.readline() == "begun\n"
+                said = ""
+                if number is None or "returns" in how:
+                    b.stdin.write("\n")
+                    b.stdin.flush()
+                if "then" in how:
+                    said = b.stderr.readline()
+                if number is not None:
+                    b.send_signal(number)
+                said += b.communicate(timeout=PATIENCE)[1]
+                code, sentence = ways[how]
+                assert b.returncode == code and sentence in said and ("no sense" in said) == ("raises" in how), (how, b.returncode, said)
+                error = raised(parley.Error, under_way.get, PATIENCE)
+                assert isinstance(error, MemberLost) or error.code == "CANCELLED" and "has left the group" in str(error), (how, error)
+
+    with concurrent.futures.ThreadPoolExecutor(len(ways)) as pool:
+        list(pool.map(run, ways))
+
+
 def test_stopped(address):
     """A member that is stopped (SIGSTOP) is lost once its lease is over, not before: a barrier, a sum, a receive and a call name it;
     it is told when it goes on."""
@@ -975,7 +1045,7 @@ def timed(test, *args):
 
 def main():
     with Daemon(PARLEYD) as daemon:
-        for test in test_direct, test_services, test_calls, test_futures, test_awaited, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_stopped, test_strangers, test_silent_daemon, test_broken_road, test_names, test_assigner, test_examples:
+        for test in test_direct, test_services, test_calls, test_futures, test_awaited, test_unwanted, test_time, test_again, test_collectives, test_messages, test_astray, test_leaving, test_short_lives, test_killed, test_ends, test_stopped, test_strangers, test_silent_daemon, test_broken_road, test_names, test_assigner, test_examples:
             timed(test, daemon.address)
         for test in test_calls, test_futures, test_collectives, test_messages, test_leaving:
             timed(test, daemon.address, False)

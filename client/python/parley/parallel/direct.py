@@ -281,13 +281,15 @@ class Listener:
             pass
         self._changed.notify_all()
 
-    def join(self) -> None:
-        """Returns when close() was called and all answers were sent."""
+    def join(self, seconds: float | None = None) -> bool:
+        """Returns true when close() was called and all answers were sent, false if that is not so after `seconds`."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closing and not self._tasks)
+            if not self._changed.wait_for(lambda: self._is_closing and not self._tasks, seconds):
+                return False
             ends = list(self._ends)
         for packets in ends:
             packets.drain(DRAIN_S)
+        return True
 
 
 def reach(road: bytes) -> Packets | None:

@@ -14,8 +14,9 @@ process has not renewed its lease in time; nobody then waits for the member any 
 port. Pickled data is signed with the world's secret."""
 from __future__ import annotations
 
-import concurrent.futures
+import atexit
 import contextlib
+import functools
 import hashlib
 import math
 import multiprocessing
@@ -39,13 +40,15 @@ from parley.parallel.peer import ID_BYTES, Peer, peer_of
 from parley.parallel.pickle import pack, unpack, values_at
 from parley.parallel.road import Road
 from parley.parallel.tasks import WorkerLost, milliseconds
+from parley.parallel.threads import Threads
 from parley.parallel.worker import SIGNATURE_BYTES, failure, opened, signed_parts
 from parley.wire import Error
 
 INTERRUPTED_S = 10  # by when a daemon has learned that a call was interrupted
 MAX_KEPT = 4096  # how many values a member keeps for references
 TOO_MANY = 0xffffffff  # more members than a barrier can have
-BUSY_S = 5.0  # how long all threads may compute before those who run the member are told
+BUSY_S = 5.0  # how long all threads may compute, or a member that leaves wait for them, before those who run the member are told
+EXIT_S = 1.0  # how long a member that leaves by an exception, or whose process ends, waits for the calls that it computes
 GRACE_S = 1.0  # how long after its deadline a call waits for the daemon's answer
 _HEAD_BYTES = SIGNATURE_BYTES + 1 + ID_BYTES
 
@@ -81,6 +84,14 @@ class _On:
 
     def __getattr__(self, name: str) -> Any:
         return lambda *args, **kwargs: self._call(name, args, kwargs)
+
+
+def _called(what: Sequence[Any]) -> str:
+    """What an incoming call calls, for people."""
+    if what[0] == "service":
+        return f"'{what[1]}'"
+    name = what[2] if what[0] == "on" else getattr(what[1], "__qualname__", type(what[1]).__name__)
+    return str(name)
 
 
 # Of this thread: while the arguments of a call are packed, the group and the member that gets them; while they are unpacked, the group.
@@ -171,12 +182,13 @@ class Group:
         self._handler = threading.local()
         self._messages = Messages(self)
         self._n_threads = world.rpc_threads
-        self._threads = concurrent.futures.ThreadPoolExecutor(self._n_threads, thread_name_prefix=f"group-{name}")
+        self._threads = Threads(self._n_threads, f"group-{name}")
         self._membership = Membership(self._link, f"{world.world}/{name}", self._me, world.lease, self._end_calls)
         self._collectives = Collectives(self)
         self._open = dict[int, bool]()  # fetches and messages that were not answered yet
         self._later = dict[int, bytes]()  # guarded by the lock: calls whose functions have returned a future, with their numbers
-        self._n_served = self._n_serving = 0  # guarded by the lock: calls that threads have computed, and those that came for them
+        self._n_served = 0  # guarded by the lock: calls that threads have computed
+        self._serving = dict[int, tuple[bytes, str]]()  # guarded by the lock: those that they compute, or will; their numbers and what they call, once known
         self._watch: threading.Timer | None = None  # guarded by the lock: looks whether the threads do nothing but wait
         function = f"group/{secrets.token_hex(16)}"
         self._own_secret = self._secret_of(function.encode())
@@ -197,6 +209,7 @@ class Group:
             if self._road is not None:
                 self._road.close()
             raise
+        atexit.register(self._end_calls_at_exit)
 
     # --- the members ---
 
@@ -482,16 +495,18 @@ class Group:
             with self._lock:
                 self._making[task] = bytes(payload[_HEAD_BYTES:_HEAD_BYTES + ID_BYTES])
         with self._lock:
-            self._n_serving += 1
+            self._serving[task] = b"", ""
             self._look_soon()
         try:
-            self._threads.submit(self._serve, task, payload)
+            self._threads.submit(functools.partial(self._serve, task, payload))
         except RuntimeError as e:  # the group was destroyed meanwhile
+            with self._lock:
+                del self._serving[task]
             self._fail(task, b"", e)
 
     def _look_soon(self) -> None:
         """Needs the lock."""
-        if self._n_serving > self._n_threads and self._watch is None:
+        if len(self._serving) > self._n_threads and self._watch is None:
             self._watch = threading.Timer(BUSY_S, self._look, (self._n_served,))
             self._watch.daemon = True
             self._watch.start()
@@ -500,7 +515,7 @@ class Group:
         """Says that calls wait while all threads have computed the same ones for BUSY_S, and what to do."""
         with self._lock:
             self._watch = None
-            is_stuck, n_waiting = n_served == self._n_served and self._world is not None, self._n_serving - self._n_threads
+            is_stuck, n_waiting = n_served == self._n_served and self._world is not None, len(self._serving) - self._n_threads
             if not is_stuck and self._world is not None:
                 self._look_soon()
         if is_stuck and n_waiting > 0:
@@ -562,6 +577,8 @@ class Group:
                 who, *what = unpack(call[ID_BYTES:] if is_kept else call, values=values)
             finally:
                 _passing.here = None
+            with self._lock:
+                self._serving[task] = number, _called(what)
             if is_kept:
                 self._check_room()
             value, keeper = self._compute(who, *what), who if is_kept else None
@@ -571,7 +588,8 @@ class Group:
             self._forget(task)
         finally:
             with self._lock:
-                self._n_served, self._n_serving = self._n_served + 1, self._n_serving - 1
+                self._n_served += 1
+                self._serving.pop(task, None)
 
     def _forget(self, task: int) -> None:
         with self._lock:
@@ -782,10 +800,16 @@ class Group:
     # --- the end ---
 
     def destroy(self) -> None:
-        """Answers the calls that have arrived, then leaves the group. A group of the same name may be created again."""
+        """Answers the calls that have arrived, then leaves the group. If they take long, it says on the standard error what it waits for.
+        A group of the same name may be created again."""
+        self._leave(None)
+
+    def _leave(self, patience: float | None) -> None:
+        """patience: after so many seconds the calls that threads compute still fail. None: never."""
         world, self._world = self._world, None
         if world is None or not self._link.channel.is_here():
             return
+        atexit.unregister(self._end_calls_at_exit)
         world.groups.pop(self.group_name, None)
         with self._lock:
             open_calls, self._later = self._later, {}
@@ -798,23 +822,46 @@ class Group:
             self._messages.end()
             self._road.close()
             if not getattr(self._handler, "is_one", False):
-                self._road.join()  # the daemon must have its answers before the other members see that it left
+                self._answer_all(patience)  # the daemon must have its answers before the other members see that it left
             self._membership.leave()
         except BaseException:
             self._membership.drop()  # interrupted: the others see this member as lost
             raise
         finally:
-            self._threads.shutdown(wait=False)
+            self._threads.end()
         with self._lock:
             peers = list(self._peers.values())
         for peer in peers:
             peer.close()
 
+    def _answer_all(self, patience: float | None) -> None:
+        """Waits until all calls that have come are answered. Says so if that takes long."""
+        if self._road.join(BUSY_S if patience is None else patience):
+            return
+        with self._lock:
+            left = dict(self._serving)
+        names = ", ".join(sorted({name for _, name in left.values() if name}))
+        calls = f"{len(left)} call{'s' * (len(left) > 1)} of the group '{self.group_name}'" + (f" ({names})" if names else "")
+        if patience is None:
+            print(f"parley: '{self._me}' is to leave and waits for {calls if left else f'the daemon at {self._link.address}'}: Ctrl-C ends it without", file=sys.stderr, flush=True)
+            self._road.join()
+        elif left:
+            print(f"parley: '{self._me}' ends while it computes {calls}: those who called are told that it has left", file=sys.stderr, flush=True)
+            for task, (number, _) in left.items():
+                self._fail(task, number, self._left())
+            self._road.join(patience)
+
+    def _end_calls_at_exit(self) -> None:
+        """The process ends, and has not left the group: the others see it as lost."""
+        if self._link.channel.is_here():
+            self._road.close()
+            self._answer_all(EXIT_S)
+
     def __enter__(self) -> Group:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.destroy()
+        self._leave(None if kind is None else EXIT_S)
 
     def __reduce__(self) -> Any:
         raise RuntimeError("Group is not picklable, create it per process!")
@@ -917,12 +964,15 @@ class World:
 
     def stop(self) -> None:
         """Leaves all groups and the world. A second call does nothing."""
+        self._stop(None)
+
+    def _stop(self, patience: float | None) -> None:
         if self._is_stopped or not self._link.channel.is_here():
             return
         self._is_stopped = True
         try:
             for group in list(self.groups.values()):
-                group.destroy()
+                group._leave(patience)
             self._membership.leave()
         finally:
             self._link.channel.close()  # which ends what an interruption has left
@@ -931,7 +981,7 @@ class World:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
+        self._stop(None if kind is None else EXIT_S)
 
     def __reduce__(self) -> Any:
         raise RuntimeError("World is not picklable, create it per process!")

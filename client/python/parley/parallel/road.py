@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -120,7 +121,7 @@ class Road:
             if not self._unanswered:
                 self._out.put(None)
 
-    def join(self) -> None:
-        self._over.wait()
-        if self._listener is not None:
-            self._listener.join()
+    def join(self, seconds: float | None = None) -> bool:
+        """Waits until close() was called, all calls are answered, and the answers are sent: for `seconds` at most. Returns whether they are."""
+        end = None if seconds is None else time.monotonic() + seconds
+        return self._over.wait(seconds) and (self._listener is None or self._listener.join(None if end is None else max(end - time.monotonic(), 0.0)))
