@@ -83,7 +83,14 @@ static enum status read_whole(uint64_t *out, const struct option_row *row, uint6
 static enum status read_real(double *out, const struct option_row *row, const char *value,
                              struct error *err)
 {
-    return number_read_real(out, value) ? STATUS_OK : wrong_value(row, "a number", value, err);
+    const bool is_from_0 = row->kind == OPTION_FLOAT_FROM_0 || row->kind == OPTION_DOUBLE_FROM_0;
+
+    if (!number_read_real(out, value))
+        return wrong_value(row, "a number", value, err);
+    return !is_from_0 || *out >= 0
+               ? STATUS_OK
+               : error_set(err, STATUS_INVALID, "--%.*s is %g, it must be 0 or above",
+                           long_len(row), row->name, *out);
 }
 
 static enum status options_read_more(struct option_texts *texts, const struct option_row *row,
@@ -151,10 +158,12 @@ static enum status options_read_value(const struct option_row *row,
         rc = read_bool(to, row, value, err);
         break;
     case OPTION_FLOAT:
+    case OPTION_FLOAT_FROM_0:
         if ((rc = read_real(&real, row, value, err)) == STATUS_OK)
             *(float *)to = (float)real;
         break;
     case OPTION_DOUBLE:
+    case OPTION_DOUBLE_FROM_0:
         if ((rc = read_real(&real, row, value, err)) == STATUS_OK)
             *(double *)to = real;
         break;
@@ -215,9 +224,11 @@ void options_show(char *out, size_t size, const struct option_group *group,
         (void)snprintf(out, size, "%lld", (long long)*(const int64_t *)at);
         break;
     case OPTION_FLOAT:
+    case OPTION_FLOAT_FROM_0:
         (void)snprintf(out, size, "%g", (double)*(const float *)at);
         break;
     case OPTION_DOUBLE:
+    case OPTION_DOUBLE_FROM_0:
         (void)snprintf(out, size, "%g", *(const double *)at);
         break;
     }

@@ -11,15 +11,17 @@
 #include "cli/options/verb.h"
 
 enum option_kind {
-    OPTION_FLAG,   /* bool */
-    OPTION_TEXT,   /* const char *, into argv */
-    OPTION_TEXTS,  /* struct option_texts: may be given again */
-    OPTION_U32,    /* uint32_t */
-    OPTION_U64,    /* uint64_t */
-    OPTION_I64,    /* int64_t, may be negative */
-    OPTION_BOOL,   /* bool, said as true or false */
-    OPTION_FLOAT,  /* float, finite */
-    OPTION_DOUBLE, /* double, finite */
+    OPTION_FLAG,         /* bool */
+    OPTION_TEXT,         /* const char *, into argv */
+    OPTION_TEXTS,        /* struct option_texts: may be given again */
+    OPTION_U32,          /* uint32_t */
+    OPTION_U64,          /* uint64_t */
+    OPTION_I64,          /* int64_t, may be negative */
+    OPTION_BOOL,         /* bool, said as true or false */
+    OPTION_FLOAT,        /* float, finite */
+    OPTION_DOUBLE,       /* double, finite */
+    OPTION_FLOAT_FROM_0, /* the same, 0 or above */
+    OPTION_DOUBLE_FROM_0,
 };
 
 enum { OPTION_TEXTS_MAX = 16 };

@@ -28,7 +28,7 @@ const struct option_row connection_rows[] = {
      "the address of parleyd, or unix:/PATH (PARLEY_SERVER, else 127.0.0.1:8001)", OPTION_TEXT,
      offsetof(struct connection_options, server), 0},
     {"wait", "SECONDS", "how long to wait for the server to be ready, or to be back (5)",
-     OPTION_DOUBLE, offsetof(struct connection_options, wait_s), 0},
+     OPTION_DOUBLE_FROM_0, offsetof(struct connection_options, wait_s), 0},
     {"key-file", "FILE", "a file whose first line is the key to call with (PARLEY_API_KEY)",
      OPTION_TEXT, offsetof(struct connection_options, key_file), 0},
     {"tls", NULL, "use TLS; implied by --ca and --cert", OPTION_FLAG,
@@ -179,7 +179,7 @@ static enum parley_status wait_ready(struct parley_channel *channel,
 
 uint32_t connection_patience_ms(const struct connection_options *options)
 {
-    return (uint32_t)(fmin(fmax(options->wait_s, 0.0), MAX_WAIT_S) * 1e3); /* a day at most */
+    return (uint32_t)(fmin(options->wait_s, MAX_WAIT_S) * 1e3); /* a day at most */
 }
 
 static void complain_of_wait(const struct parley_error *err,
@@ -203,10 +203,6 @@ struct parley_channel *connection_open(const struct connection_options *options)
     struct parley_error err = {0};
     uint64_t waited_ms;
 
-    if (options->wait_s < 0) {
-        console_error("--wait is %g, it must be 0 or above", options->wait_s);
-        return NULL;
-    }
     channel = open_channel(options);
     if (channel == NULL)
         return NULL;

@@ -51,7 +51,7 @@ def misuse(cli):
         (["parley://127.0.0.1:1", "--requests", "0"], "at least 1"),
         (["parley://127.0.0.1:1", "--duration", "1", "--requests", "1"], "--requests"),
         (["parley://127.0.0.1:1", "--shared-prefix", "1", "--prompt-file", "x"], "--shared-prefix"),
-        (["parley://127.0.0.1:1", "--think", "-1"], "less than 0"),
+        (["parley://127.0.0.1:1", "--think", "-1"], "--think is -1, it must be 0 or above"),
         (["parley://127.0.0.1:1", "--seed", "x"], "--seed"),
         (["parley://127.0.0.1:1", "--concurrency", "1,x"], "1,8,64"),
         (["parley://127.0.0.1:1", "--arrivals", "often"], "poisson or constant"),

@@ -42,8 +42,10 @@ static json_t *option_row_value(const struct option_row *row, const void *of)
     case OPTION_I64:
         return json_integer(*(const int64_t *)at);
     case OPTION_FLOAT:
+    case OPTION_FLOAT_FROM_0:
         return json_real((double)*(const float *)at);
     case OPTION_DOUBLE:
+    case OPTION_DOUBLE_FROM_0:
         return json_real(*(const double *)at);
     case OPTION_TEXT:
         text = *(const char *const *)at;

@@ -60,8 +60,8 @@ static const struct option_row bench_rows[] = {
      AT(shape), 0},
     {"ignore-eos", NULL, "do not end replies at the model's end token", OPTION_FLAG,
      AT(config.ignore_eos), 0},
-    {"temperature", "T", "sampling temperature; 0: always the likeliest token (0)", OPTION_FLOAT,
-     AT(config.temperature), 0},
+    {"temperature", "T", "sampling temperature; 0: always the likeliest token (0)",
+     OPTION_FLOAT_FROM_0, AT(config.temperature), 0},
     {"shared-prefix", "N", "number of tokens that all conversations begin with (none)", OPTION_U32,
      AT(shared_prefix), SWEEP_SHARED_PREFIX},
     {"shared", "SHARE", "share of the conversations that begin with the shared prefix (1)",
@@ -77,15 +77,15 @@ static const struct option_row bench_rows[] = {
     {"data", "JSON|@FILE", "grpc://: the request that each turn sends ({})", OPTION_TEXT,
      AT(config.data), 0},
     {"rate", "X", "open loop: conversations begun per second, as a Poisson process (closed loop)",
-     OPTION_DOUBLE, AT(plan.arrivals.rate), 0},
-    {"request-rate", "X", "the same as --rate", OPTION_DOUBLE, AT(plan.arrivals.rate), 0},
-    {"rate-to", "X", "change the rate linearly to X by the end of --duration", OPTION_DOUBLE,
+     OPTION_DOUBLE_FROM_0, AT(plan.arrivals.rate), 0},
+    {"request-rate", "X", "the same as --rate", OPTION_DOUBLE_FROM_0, AT(plan.arrivals.rate), 0},
+    {"rate-to", "X", "change the rate linearly to X by the end of --duration", OPTION_DOUBLE_FROM_0,
      AT(plan.arrivals.last_rate), RATE_TO},
     {"arrivals", "KIND", "poisson, or constant: equal intervals (poisson)", OPTION_TEXT,
      AT(arrivals), 0},
     {"burst", "N", "conversations that begin together; the rate stays the same (1)", OPTION_U32,
      AT(plan.arrivals.burst), 0},
-    {"think", "SECONDS", "pause between a reply and the next turn (0)", OPTION_DOUBLE,
+    {"think", "SECONDS", "pause between a reply and the next turn (0)", OPTION_DOUBLE_FROM_0,
      AT(plan.think_s), 0},
     {"forks", "SHARE",
      "parley://: share of later turns that continue on a fork of their conversation (0)",
@@ -96,14 +96,14 @@ static const struct option_row bench_rows[] = {
     {"constrained", "SHARE", "share of turns whose replies must match the schema (1)",
      OPTION_DOUBLE, AT(plan.constrained), CONSTRAINED},
     {"timeout", "SECONDS", "a turn that takes longer fails with DEADLINE_EXCEEDED (none)",
-     OPTION_DOUBLE, AT(plan.timeout_s), 0},
+     OPTION_DOUBLE_FROM_0, AT(plan.timeout_s), 0},
     {"stable", "PERCENT",
      "repeat each load until three in a row agree within PERCENT; report those three",
      OPTION_DOUBLE, AT(stable), STABLE},
     {"max-windows", "N", "with --stable: the most repetitions of a load (10)", OPTION_U32,
      AT(max_windows), MAX_WINDOWS},
     {"duration", "SECONDS", "instead of --requests: begin no conversation after this time",
-     OPTION_DOUBLE, AT(plan.duration_s), DURATION},
+     OPTION_DOUBLE_FROM_0, AT(plan.duration_s), DURATION},
     {"background", "N",
      "N more conversations that generate during the whole load and are not measured", OPTION_U32,
      AT(plan.n_background), 0},
@@ -122,7 +122,7 @@ static const struct option_row bench_rows[] = {
     {"min-fairness", "X",
      "exit with 3 if the slowest conversation's rate, divided by the median, is below X",
      OPTION_DOUBLE, AT(min_fairness), 0},
-    {"wait", "SECONDS", "how long to wait for the server to be ready (5)", OPTION_DOUBLE,
+    {"wait", "SECONDS", "how long to wait for the server to be ready (5)", OPTION_DOUBLE_FROM_0,
      AT(config.connection.wait_s), 0},
     {"key-file", "FILE", "a file whose first line is the key to call with (PARLEY_API_KEY)",
      OPTION_TEXT, AT(config.connection.key_file), 0},
@@ -416,12 +416,6 @@ static enum exit_code settle(struct sweep *b, const struct verb *verb)
     struct load_plan *plan = &b->plan;
     enum exit_code code;
 
-    if (plan->duration_s < 0 || plan->think_s < 0 || plan->timeout_s < 0 || plan->arrivals.rate < 0)
-        return options_misuse(verb, "%s is less than 0",
-                              plan->duration_s < 0  ? "--duration"
-                              : plan->think_s < 0   ? "--think"
-                              : plan->timeout_s < 0 ? "--timeout"
-                                                    : "--rate");
     if (plan->duration_s > 0 && (b->set & REQUESTS) != 0)
         return options_misuse(verb, "--duration replaces --requests: give one of them");
     if (plan->n_background > MAX_CONCURRENCY)

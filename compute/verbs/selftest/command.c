@@ -19,7 +19,7 @@ static const struct option_row selftest_rows[] = {
      OPTION_TEXT, offsetof(struct selftest, golden), 0},
     {"context", "N", "context tokens before each token that is timed (512; 64 on the CPU)",
      OPTION_U32, offsetof(struct selftest, context), 0},
-    {"seconds", "X", "how long each figure is measured; 0: no figures (1)", OPTION_DOUBLE,
+    {"seconds", "X", "how long each figure is measured; 0: no figures (1)", OPTION_DOUBLE_FROM_0,
      offsetof(struct selftest, seconds), 0},
     {"seed", "N", "seed of the random inputs (1)", OPTION_U64, offsetof(struct selftest, seed), 0},
     {"json", NULL, "print one JSON object for each line of the table", OPTION_FLAG,

@@ -11,7 +11,7 @@ struct wanted {
     uint32_t count;
     uint64_t seed;
     float warmth;
-    double width;
+    double width, length;
     unsigned set;
 };
 
@@ -25,6 +25,7 @@ static const struct option_row rows[] = {
     {"seed", "N", "a long one", OPTION_U64, offsetof(struct wanted, seed), 0},
     {"warmth", "T", "a real one", OPTION_FLOAT, offsetof(struct wanted, warmth), SET_WARMTH},
     {"width", "X", "a long real one", OPTION_DOUBLE, offsetof(struct wanted, width), 0},
+    {"length", "X", "0 or above", OPTION_DOUBLE_FROM_0, offsetof(struct wanted, length), 0},
     {0},
 };
 
@@ -169,6 +170,7 @@ START_TEST(wrong_ones_are_named)
         {"try --warmth hot", "--warmth must be a number, not 'hot'"},
         {"try --warmth nan", "--warmth must be a number"},
         {"try --width inf", "--width must be a number"},
+        {"try --length -0.5", "--length is -0.5, it must be 0 or above"},
     };
 
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
