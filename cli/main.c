@@ -198,6 +198,7 @@ int main(int argc, char **argv)
     enum exit_code code;
 
     denormals_are_zero();
+    console_use_utf8();
     (void)signal(SIGPIPE, SIG_IGN); /* a write to a closed pipe then fails with an error */
     code = main_run(argc, argv);
     if (!out_end() && code == EXIT_DONE)

@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <histedit.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -146,14 +143,12 @@ static bool is_in_one_row(EditLine *editor)
 {
     const LineInfo *info = el_line(editor);
     size_t n = strlen(prompt_text(editor)) + (size_t)(info->lastchar - info->buffer);
-    struct winsize size;
+    const size_t columns = console_columns(STDIN_FILENO);
 
     for (const char *c = info->buffer; c < info->lastchar; c++)
         if ((unsigned char)*c < ' ')
             return false;
-    if (ioctl(STDIN_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
-        size.ws_col = 80; /* as libedit has it */
-    return n < size.ws_col;
+    return n < (columns == 0 ? 80 : columns); /* as libedit has it */
 }
 
 /* Something has happened: the watch may print, on rows of its own. */
@@ -425,13 +420,6 @@ static void bind_keys(EditLine *editor)
         paste_fd = STDERR_FILENO;
 }
 
-/* Text is UTF-8 even where the locale names no character set (LANG not set, as in containers). */
-static void choose_locale(void)
-{
-    if (setlocale(LC_CTYPE, "") == NULL || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
-        (void)setlocale(LC_CTYPE, "C.UTF-8"); /* without it, only ASCII can be typed */
-}
-
 static void prompt_catch_signals(void)
 {
     struct sigaction before, action = {.sa_handler = on_resize};
@@ -470,7 +458,7 @@ enum status prompt_open(struct line_prompt **out, struct error *err)
         free(p);
         return error_set(err, STATUS_UNKNOWN, "the terminal: %s", strerror(errno));
     }
-    choose_locale();
+    console_use_utf8();
     buf_init(&p->text, PROMPT_MAX_BYTES);
     buf_init(&p->paste, PROMPT_MAX_BYTES * sizeof(wchar_t));
     p->history = history_init();

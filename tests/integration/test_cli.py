@@ -202,6 +202,13 @@ def unreachable(cli):
     terminal.type("\x03")
     assert float(terminal.expect(r"\(waited ([\d.]+) s;")[1]) < 1000, terminal.shown
     terminal.end(code=1)
+    narrow = Terminal(cli, "ask", "hello", "--wait", "3600", columns=30)  # one row is written over again
+    for _ in range(2):
+        narrow.expect("waiting: nothing listens at 1")
+    narrow.type("\x03")
+    narrow.end(code=1)
+    rows = re.findall(rb"waiting: [^\x1b\r\n]*", narrow.raw)
+    assert {len(row) for row in rows} == {29}, rows
     line = cli.complaint("--server", "unix:/nowhere/at/all", "--wait=0", "status", code=1)
     assert "unix:/nowhere/at/all" in line, line
 
@@ -656,6 +663,18 @@ def markdown(cli):
         assert b"\n" + reply in shown.raw, (more, shown.raw)
         shown.type("/quit\r")
         shown.end()
+    shown = Terminal(cli, "--model", "echo", columns=16)
+    shown.expect(r"> ")
+    shown.type("раз два три четыре пять\r")
+    shown.expect("раз два три\nчетыре пять\n")
+    shown.expect(r"> ")
+    shown.type("/quit\r")
+    name = re.findall(r"--conversation ([0-9a-f]{32})", shown.end())[-1]
+    again = Terminal(cli, "--conversation", name, columns=16)
+    again.expect("> раз два три четыре пять\nраз два три\nчетыре пять\n")
+    again.expect(r"/help")
+    again.type("\x04")
+    again.end()
     cli.out("conversations", "close", *[c["conversation"] for c in cli.lines("conversations", "--json")])
 
 

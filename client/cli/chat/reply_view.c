@@ -1,9 +1,9 @@
 #include "client/cli/chat/reply_view.h"
 
 #include <stdio.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cli/output/console.h"
 #include "cli/output/out.h"
 
 static bool view_write(void *arg, const char *text, size_t len)
@@ -11,18 +11,10 @@ static bool view_write(void *arg, const char *text, size_t len)
     return out_text(text, len);
 }
 
-/* Returns the columns of the terminal; 0: not known. */
-static size_t columns(void)
-{
-    struct winsize size;
-
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
 void reply_view_begin(struct reply_view *v)
 {
     *v = (struct reply_view){.is_markdown = out_has_colours() && isatty(STDIN_FILENO) != 0};
-    markdown_init(&v->markdown, columns(), view_write, NULL);
+    markdown_init(&v->markdown, console_columns(STDOUT_FILENO), view_write, NULL);
 }
 
 bool reply_view_write(struct reply_view *v, const char *text, size_t len)
@@ -30,7 +22,7 @@ bool reply_view_write(struct reply_view *v, const char *text, size_t len)
     bool is_good;
 
     if (v->is_markdown)
-        markdown_resize(&v->markdown, columns());
+        markdown_resize(&v->markdown, console_columns(STDOUT_FILENO));
     is_good = v->is_markdown ? markdown_write(&v->markdown, text, len) : out_foreign(text, len);
     if (len > 0) {
         v->has_text = true;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
+#include <wchar.h>
 
 #include "base/alloc.h"
 #include "base/utf8.h"
@@ -201,6 +202,7 @@ void transcript_words(char out[TRANSCRIPT_WORDS_BYTES], const char *text, size_t
         uint32_t character;
         char shown[4];
         size_t len, n_shown;
+        int width;
 
         text += n_spaces;
         left -= n_spaces;
@@ -208,7 +210,9 @@ void transcript_words(char out[TRANSCRIPT_WORDS_BYTES], const char *text, size_t
             break;
         len = utf8_next(text, left, &character);
         n_shown = utf8_encode(out_shown(character), shown);
-        if (n + 1 >= n_columns || at + 1 + n_shown + sizeof(cut) > TRANSCRIPT_WORDS_BYTES) {
+        width = wcwidth((wchar_t)out_shown(character));
+        if (n + (width > 1 ? (size_t)width : 1) >= n_columns ||
+            at + 1 + n_shown + sizeof(cut) > TRANSCRIPT_WORDS_BYTES) {
             memcpy(out + at, cut, sizeof(cut));
             return;
         }
@@ -218,7 +222,7 @@ void transcript_words(char out[TRANSCRIPT_WORDS_BYTES], const char *text, size_t
         }
         memcpy(out + at, shown, n_shown);
         at += n_shown;
-        n++;
+        n += width > 0 ? (size_t)width : 0;
         text += len;
         left -= len;
     }
