@@ -399,6 +399,8 @@ def failures(cli, url):
     assert "--input-tokens must be at least" in line, line
     line = cli.complaint("bench", url, "--model", "nobody", code=1)
     assert "nobody" in line, line
+    line = cli.complaint("bench", url.replace("parley:", "http:"), code=1)
+    assert "it may be the port of gRPC (parley://)" in line, line
 
 
 def interrupted(cli, url):
