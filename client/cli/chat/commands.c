@@ -93,7 +93,8 @@ static enum chat_next command_rewind(struct chat *c, const char *args)
     if (!chat_has_conversation(c) || !command_read_number(&n_back, 1, args))
         return CHAT_GOES_ON;
     if (n_back > c->n_turns) {
-        console_error("there are only %u turns to take back", c->n_turns);
+        console_error("there %s only %u turn%s to take back", c->n_turns == 1 ? "is" : "are",
+                      c->n_turns, c->n_turns == 1 ? "" : "s");
         return CHAT_GOES_ON;
     }
     if (parley_rewind(c->channel, c->conversation, c->n_turns - n_back, &turns, &err) !=
