@@ -34,7 +34,7 @@ class Interview:
         self.left -= 1
 
     def epoch_done(self):
-        return self.left == 0
+        return self.left <= 0
 
 
 @parley.agent("judge")

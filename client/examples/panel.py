@@ -21,7 +21,7 @@ class Panel:
         self.left -= 1
 
     def epoch_done(self):
-        return self.left == 0
+        return self.left <= 0
 
 
 if __name__ == "__main__":

@@ -381,6 +381,8 @@ def test_interview(client, folder):
     told = said(client, "interactive", "--world", "attached:interview:2", stdin="Why?\nHow?\nmore\n").stdout.splitlines()
     heard = ["[host]: You have 2 questions.", "[candidate]: Answer 1: I have thought about 'Why?'.", "[candidate]: Answer 2: I have thought about 'How?'."]
     assert told == heard, told
+    told = said(client, "interactive", "--world", "attached:interview:0", stdin="Why?\nmore\n").stdout.splitlines()
+    assert told == ["[host]: You have 0 questions.", heard[1]], "it ends"
     told = said(client, "interactive", "--world", "attached:interview:2", stdin="Why?\n[DONE]\nHow?\n").stdout.splitlines()
     assert told == [*heard[:2], heard[0], "[candidate]: Answer 1: I have thought about 'How?'."], told
     told = said(client, "interactive", "--world", "attached:debate", stdin="yes it is\nno\nwhy\nenough\nmore\n").stdout.splitlines()
