@@ -1,5 +1,5 @@
 """README.md, docs/*.md and the other documents: links and their anchors resolve, prose is no wider than 120 columns, commands name verbs and options that
-there are, README.md is a page of at most 150 lines whose endpoints are answered, and docs/command_line.md has the verbs that
+there are, a part of an example's program stands in the file that the page names, README.md is a page of at most 150 lines whose endpoints are answered, and docs/command_line.md has the verbs that
 `parley --help` lists.
 
 usage: documents.py [PARLEY PARLEYD] SOURCE_ROOT      without the programs: links, anchors, widths and README.md's length alone"""
@@ -40,11 +40,24 @@ $ parley status --jsn
 ```python
 print("parley nonsense")
 ```
+
+[other.py](other.py):
+
+```python
+@parley.world("there")
+class There:
+```
+
+```python
+@parley.world("elsewhere")
+class Elsewhere:
+```
 """
 SAYS = ["3: there is no missing.md", "3: there is no heading #nowhere in page.md", "3: there is no heading #nowhere in other.md",
         "3: parley chat has no option --nonsense", "4: there is no missing.svg", "5: 150 columns", "7: there is no verb 'chta'",
         "8: parley ask has no option --nonsense", "9: parleyd has no option --nonsense", "12: parley status has no option --jsn",
-        "13: ./run has no verb 'nonsense'"]
+        "13: ./run has no verb 'nonsense'",
+        "28: no program of this page's links has this part"]
 
 
 class Programs:
@@ -163,6 +176,16 @@ def link_complaint(page, target):
     return None
 
 
+def parts_complaints(page):
+    """A block of Python that begins with a decorator imports nothing, and no test runs it: it is a part of a program that the page links to."""
+    text = read(page)
+    programs = [os.path.normpath(os.path.join(os.path.dirname(page), name)) for name in re.findall(r"\]\(([^)\s#]+\.py)\)", text)]
+    whole = "".join(read(path) for path in programs if os.path.exists(path))
+    for block in re.finditer(r"^```python\n(@.*?)^```", text, re.DOTALL | re.MULTILINE):
+        if not all(line.split("  # ")[0].rstrip() in whole for line in block[1].splitlines()):
+            yield f"{text.count(chr(10), 0, block.start()) + 2}: no program of this page's links has this part"
+
+
 def complaints_of(page, programs):
     """A list of 'LINE: what is wrong'. programs: None leaves out what commands say."""
     found, begun = [], ""
@@ -189,17 +212,18 @@ def complaints_of(page, programs):
                     found.append(f"{number}: {error}")
                 continue
             found += [f"{number}: {one}" for words in commands for one in programs.complaints_of(words)]
-    return found
+    return found + list(parts_complaints(page))
 
 
 def fails(programs):
     """What is wrong on a page is found, all of it and nothing else."""
     with tempfile.TemporaryDirectory() as folder:
         page = os.path.join(folder, "page.md")
-        for path, text in (page, WRONG), (os.path.join(folder, "other.md"), "# Other\n\n## A `heading`\n"):
+        there = '@parley.world("there")\nclass There:\n'
+        for path, text in (page, WRONG), (os.path.join(folder, "other.md"), "# Other\n\n## A `heading`\n"), (os.path.join(folder, "other.py"), there):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
-        found, says = complaints_of(page, programs), [one for one in SAYS if programs or re.search(r"there is no (missing|heading)|columns", one)]
+        found, says = complaints_of(page, programs), [one for one in SAYS if programs or re.search(r"there is no (missing|heading)|columns|part", one)]
         assert found == says, found
     if programs is None:
         return
