@@ -10,7 +10,8 @@ import sys
 
 TABLE = "docs/promises.md"
 ROW = re.compile(r"^\| (.+?) \| (.+?) \|$", re.M)
-WHOLE = {f"docs/{page}.md" for page in ("worlds", "training", "agents", "comparisons", "rooms", "service")}  # pages of which nothing may be left out
+PAGES = "worlds", "training", "agents", "comparisons", "rooms", "service", "tutorial", "command_line"
+WHOLE = {"README.md", *(f"docs/{page}.md" for page in PAGES)}  # pages of which nothing may be left out
 
 
 def read(*path):
