@@ -161,6 +161,7 @@ static enum status sqlite_connect_to_write(struct sqlite_store *s, struct error 
 static enum status sqlite_connect_to_read(struct sqlite_store *s, struct error *err)
 {
     enum status rc = sqlite_open_file(s, err);
+    int64_t version;
 
     if (rc == STATUS_OK)
         rc = sqlite_run(s,
@@ -168,12 +169,18 @@ static enum status sqlite_connect_to_read(struct sqlite_store *s, struct error *
                         "PRAGMA mmap_size = 0; PRAGMA cache_size = -65536;"
                         "PRAGMA temp_store = MEMORY",
                         err);
-    if (rc == STATUS_OK && sqlite_number(s, "PRAGMA user_version") != sqlite_schema_version)
-        rc = error_set(err, STATUS_PRECONDITION,
-                       "%s is of another version, and the disk is too full to convert it: make "
-                       "room, and start again",
-                       s->path);
-    return rc == STATUS_OK ? sqlite_read_secret(s, err) : rc;
+    if (rc != STATUS_OK)
+        return rc;
+    version = sqlite_number(s, "PRAGMA user_version");
+    if (version == 0)
+        return error_set(err, STATUS_PRECONDITION,
+                         "the disk is too full to begin %s: make room, and start again", s->path);
+    if (version != sqlite_schema_version)
+        return error_set(err, STATUS_PRECONDITION,
+                         "%s is of another version, and the disk is too full to convert it: make "
+                         "room, and start again",
+                         s->path);
+    return sqlite_read_secret(s, err);
 }
 
 static bool is_out_of_room(int code)
