@@ -117,6 +117,21 @@ bool connection_read_key(char **out, const struct connection_options *options)
     return false;
 }
 
+/* As read_secret; the text has such a block of PEM. */
+static bool read_pem(char **out, const char *path, const char *block)
+{
+    char end[32];
+
+    (void)snprintf(end, sizeof(end), "%s-----", block); /* it fits */
+    if (!read_secret(out, path))
+        return false;
+    if (*out == NULL || (strstr(*out, "-----BEGIN ") != NULL && strstr(*out, end) != NULL))
+        return true;
+    console_error("%s has no %s in PEM: no line '-----BEGIN %s-----'", path,
+                  strcmp(block, "CERTIFICATE") == 0 ? "certificate" : "private key", block);
+    return false;
+}
+
 static bool read_secrets(struct connection_secrets *out, const struct connection_options *options)
 {
     *out = (struct connection_secrets){0};
@@ -124,10 +139,10 @@ static bool read_secrets(struct connection_secrets *out, const struct connection
         console_error("--cert and --tls-key must be given together");
         return false;
     }
-    if (!connection_read_key(&out->key, options) || !read_secret(&out->ca, options->ca) ||
-        !read_secret(&out->cert, options->cert) || !read_secret(&out->tls_key, options->tls_key))
-        return false;
-    return true;
+    return connection_read_key(&out->key, options) &&
+           read_pem(&out->ca, options->ca, "CERTIFICATE") &&
+           read_pem(&out->cert, options->cert, "CERTIFICATE") &&
+           read_pem(&out->tls_key, options->tls_key, "PRIVATE KEY");
 }
 
 static struct parley_channel *open_channel(const struct connection_options *options)
@@ -191,7 +206,9 @@ static void complain_of_wait(const struct parley_error *err,
         console_error("%s", err->text);
         return;
     }
-    server_hint(hint, sizeof(hint), options->server);
+    *hint = '\0';
+    if (strcmp(err->reason, "NOTHING_LISTENS") == 0)
+        server_hint(hint, sizeof(hint), options->server);
     console_error("%s (waited %.1f s; %s%s--server names another)", err->text,
                   (double)waited_ms / 1e3, hint, *hint == '\0' ? "" : ", ");
 }
@@ -253,9 +270,15 @@ static const struct {
               {"messages[0].text", "the message"},
               {"messages", "the message"}};
 
+/* What a person can do, behind the server's sentence. */
+static const struct {
+    const char *reason, *hint;
+} hints[] = {{"KEY_MISSING", "; --key-file FILE or PARLEY_API_KEY gives it"},
+             {"CONVERSATION_NOT_FOUND", "; 'parley conversations' lists them"}};
+
 enum exit_code connection_complain(const struct parley_error *err)
 {
-    const char *text = *err->text == '\0' ? "the call failed" : err->text, *said = "";
+    const char *text = *err->text == '\0' ? "the call failed" : err->text, *said = "", *hint = "";
 
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         const size_t len = strlen(fields[i].field);
@@ -267,7 +290,10 @@ enum exit_code connection_complain(const struct parley_error *err)
             break;
         }
     }
-    console_error("%s%s [%s]", said, text, parley_status_name(err->status));
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+        if (strcmp(err->reason, hints[i].reason) == 0)
+            hint = hints[i].hint;
+    console_error("%s%s%s [%s]", said, text, hint, parley_status_name(err->status));
     return EXIT_FAILED;
 }
 

@@ -54,10 +54,11 @@ char *model_file_path(const char *given)
 
 enum status model_file_open(struct gguf **out, const char *given, struct error *err)
 {
+    const char *named = getenv("PARLEY_MODEL");
     char path[PATH_MAX];
     enum status rc = gguf_open(out, model_file_choose(given, path), err);
 
-    if (rc == STATUS_NOT_FOUND)
+    if (rc == STATUS_NOT_FOUND && given == NULL && (named == NULL || *named == '\0'))
         return error_prefix(
             err,
             "no model was given: name one with --model or PARLEY_MODEL; './run model' fetches one");

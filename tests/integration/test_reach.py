@@ -136,7 +136,7 @@ def key_missing(folder):
         print("anna", hashlib.sha256(b"pk-anna").hexdigest(), file=f)
     with children.Daemon(PARLEYD, "--keys", keys) as daemon:
         said, _ = of_program(daemon.address, None, 30)
-        assert of_python(daemon.address, None) == of_library(daemon.address, None, 30) == ("KEY_MISSING", said.removesuffix(" [UNAUTHENTICATED]")), said
+        assert of_python(daemon.address, None) == of_library(daemon.address, None, 30) == ("KEY_MISSING", said.removesuffix("; --key-file FILE or PARLEY_API_KEY gives it [UNAUTHENTICATED]")), said
         with parley.connect(daemon.address, key="pk-anna") as server:
             assert server.open("echo").ask("hello").text == "hello"
     done = children.run([PARLEY, "models"], env={**os.environ, "PARLEY_API_KEY": "a key"}, capture_output=True, text=True)

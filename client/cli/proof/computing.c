@@ -246,10 +246,13 @@ static bool computing_fetch_all(struct computing *c)
     return true;
 }
 
-/* What has a '/' is no id. */
+/* What has a '/', or ends as an export's name, is no id. */
 static bool computing_is_file(const char *arg)
 {
-    return strcmp(arg, "-") == 0 || strchr(arg, '/') != NULL || access(arg, R_OK) == 0;
+    const char *end = strrchr(arg, '.');
+
+    return strcmp(arg, "-") == 0 || strchr(arg, '/') != NULL || access(arg, R_OK) == 0 ||
+           (end != NULL && (strcmp(end, ".json") == 0 || strcmp(end, ".jsonl") == 0));
 }
 
 /* Before a server is asked or started, so that a wrong file is said at once. */
