@@ -395,6 +395,22 @@ void kv_disk_write(struct kv_disk *d, const struct kv_slab_page *page, void *buf
     disk_give(d, op);
 }
 
+static void slot_use(struct disk_slot *s, struct kv_disk *d)
+{
+    s->used = ++d->clock;
+    list_remove(&s->link);
+    list_push(&s->owner->slots, &s->link);
+}
+
+bool kv_disk_touch(struct kv_disk *d, const struct kv_key *key, const int32_t *ids)
+{
+    struct disk_slot *s = disk_find(d, key, ids);
+
+    if (s != NULL && s->is_stored)
+        slot_use(s, d);
+    return s != NULL;
+}
+
 bool kv_disk_read(struct kv_disk *d, const struct kv_key *key, const int32_t *ids)
 {
     struct disk_slot *s = disk_find(d, key, ids);
@@ -416,9 +432,7 @@ bool kv_disk_read(struct kv_disk *d, const struct kv_key *key, const int32_t *id
     }
     op->slot = s;
     s->read = op;
-    s->used = ++d->clock;
-    list_remove(&s->link);
-    list_push(&s->owner->slots, &s->link);
+    slot_use(s, d);
     list_push(&d->reads, &op->reading);
     d->n_reads++;
     d->n_begun++;

@@ -72,6 +72,9 @@ void *kv_disk_buffer(struct kv_disk *d);
  * other one has pages. Takes the buffer, also where it writes nothing. */
 void kv_disk_write(struct kv_disk *d, const struct kv_slab_page *page, void *buffer);
 
+/* The page is used now, as by a read. False: it is absent. */
+bool kv_disk_touch(struct kv_disk *d, const struct kv_key *key, const int32_t *ids);
+
 /* Begins to read a page that is stored. False: n_reads are under way, or there is no memory. */
 bool kv_disk_read(struct kv_disk *d, const struct kv_key *key, const int32_t *ids);
 /* Reads end in the order in which they began: how many have begun, and ended. */

@@ -17,6 +17,7 @@ enum { MAX_REPLY = 12, PLENTY = 512, TEXT = 700 };
 
 static struct error err;
 static char folder[64];
+static size_t disk_bytes = 64 << 20;
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -61,7 +62,7 @@ static struct agent *open_agent(const struct setting *s)
     config.options.kv_type = s->kv;
     config.options.speculate = SPECULATE_ON;
     if (!s->has_no_disk) {
-        config.options.kv_disk_bytes = 64 << 20;
+        config.options.kv_disk_bytes = disk_bytes;
         config.options.kv_disk_folder = folder;
         config.owner_name = name_of;
     }
@@ -467,6 +468,57 @@ START_TEST(changed_bytes_change_no_reply)
 }
 END_TEST
 
+/* The prompts have a beginning in common, which is in memory. */
+static void ask_several(struct agent *a, const struct setting *s, const char *ends,
+                        struct said *out)
+{
+    char text[2 * TEXT], shared[TEXT], own[TEXT], begin[2] = "";
+
+    long_text(shared, "Read this.");
+    for (; *ends != '\0'; ends++) {
+        begin[0] = *ends;
+        long_text(own, begin);
+        (void)snprintf(text, sizeof(text), "%.300s%.300s", shared, own);
+        ask(a, 0, text, s, out);
+        settle(a);
+    }
+}
+
+/* What prompts find in memory is used on disk, too: a beginning that they share does not make room,
+ * and what made room is written again once it is used. */
+START_TEST(used_pages_stay)
+{
+    struct setting s = {"cpu", KV_F32, PLENTY, 64, .has_state = _i == 1};
+    struct agent *a;
+    struct said said;
+    size_t n_all;
+
+    names = three;
+    a = open_agent(&s);
+    ask_several(a, &s, "a", &said);
+    n_all = (said.n_prompt - 1) / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
+    disk_bytes = kv_slab_bytes(disk_of(a)->config.store.page_bytes,
+                               2 * (n_all + MAX_REPLY) / KV_PAGE_TOKENS);
+    disk_bytes += s.has_state ? disk_bytes : 0; /* states take half */
+    agent_unref(a);
+    remove_folder();
+    a = open_agent(&s);
+    ask_several(a, &s, "abcdefgh", &said);
+    agent_unref(a);
+    a = open_agent(&s);
+    ask_several(a, &s, "h", &said);
+    ck_assert_uint_eq(said.n_disk, n_all);
+    ask_several(a, &s, "bcdefgb", &said); /* the first b's made room */
+    ck_assert_uint_ge(said.n_cached, n_all);
+    ck_assert_uint_eq(said.n_disk, 0);
+    agent_unref(a);
+    a = open_agent(&s);
+    ask_several(a, &s, "b", &said);
+    ck_assert_uint_eq(said.n_disk, n_all);
+    agent_unref(a);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("agents/lm/disk");
@@ -483,6 +535,7 @@ int main(void)
     tcase_add_loop_test(all, reads_may_be_given_up, 0, 2);
     tcase_add_loop_test(all, reads_that_ended_are_not_waited_for, 0, 2);
     tcase_add_loop_test(all, changed_bytes_change_no_reply, 0, 2);
+    tcase_add_loop_test(all, used_pages_stay, 0, 2);
     suite_add_tcase(s, all);
     runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);
