@@ -103,26 +103,30 @@ static int64_t schema_version(struct postgres_store *s, struct error *err)
     return strcmp(s->link.code, "42P01") == 0 || strcmp(s->link.code, "3F000") == 0 ? 0 : -1;
 }
 
-/* With either of these a COMMIT answers before the record would outlive a power cut. */
+/* With either of the first two a COMMIT answers before the record would outlive a power cut. In
+ * another encoding a name or a principal may have no form. */
 static enum status schema_check_settings(struct postgres_store *s, struct error *err)
 {
+    static const char *const wrong[] = {
+        "synchronous_commit=off, so that it may lose what it has confirmed: turn it on",
+        "fsync=off, so that it may lose what it has confirmed: turn it on",
+        "another encoding than UTF8: make one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE "
+        "template0"};
     PGresult *r = link_query(&s->link,
                              "SELECT current_setting('synchronous_commit') = 'off',"
-                             " current_setting('fsync') = 'off'",
+                             " current_setting('fsync') = 'off',"
+                             " current_setting('server_encoding') <> 'UTF8'",
                              NULL, 0, err);
-    bool is_async, is_unsafe;
+    const char *what = NULL;
 
     if (r == NULL)
         return err->status;
-    is_async = link_column(&s->link, r, 0, 0) != 0;
-    is_unsafe = link_column(&s->link, r, 0, 1) != 0;
+    for (int i = 0; i < (int)(sizeof(wrong) / sizeof(wrong[0])) && what == NULL; i++)
+        if (link_column(&s->link, r, 0, i) != 0)
+            what = wrong[i];
     s->link.pq->PQclear(r);
-    if (is_async || is_unsafe)
-        return error_set(err, STATUS_PRECONDITION,
-                         "the database has %s=off, so that it may lose what it has confirmed: turn "
-                         "it on",
-                         is_async ? "synchronous_commit" : "fsync");
-    return STATUS_OK;
+    return what == NULL ? STATUS_OK
+                        : error_set(err, STATUS_PRECONDITION, "the database has %s", what);
 }
 
 enum status postgres_check_schema(struct postgres_store *s, struct error *err)
@@ -200,9 +204,8 @@ enum status postgres_init_data(const char *url, struct error *err)
     if (rc != STATUS_OK)
         return rc;
     version = schema_version(&s, err);
-    if (version < 0)
-        rc = err->status;
-    else if (version < SCHEMA_VERSION)
+    rc = version < 0 ? err->status : schema_check_settings(&s, err);
+    if (rc == STATUS_OK && version < SCHEMA_VERSION)
         rc = postgres_migrate(&s, version, err);
     if (rc == STATUS_OK)
         rc = postgres_check_schema(&s, err);

@@ -483,6 +483,23 @@ START_TEST(test_refused)
 }
 END_TEST
 
+/* A database in another encoding is refused, and nothing is made in it. */
+START_TEST(test_encoding)
+{
+    char url[256];
+    struct error err = {0};
+
+    (void)snprintf(url, sizeof(url), "postgresql://parley@/latin?host=%s&port=21500",
+                   getenv("PARLEY_TEST_POSTGRES_DIR"));
+    kept_sql("DROP DATABASE IF EXISTS latin");
+    kept_sql("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    ck_assert_int_eq(postgres_init_data(url, &err), STATUS_PRECONDITION);
+    ck_assert_msg(strstr(err.text, "another encoding") != NULL, "%s", err.text);
+    ck_assert_int_eq(journal_postgres.look(url, &err), STATUS_PRECONDITION);
+    ck_assert_msg(strstr(err.text, "no tables") != NULL, "%s", err.text);
+}
+END_TEST
+
 /* Making the tables again changes nothing. */
 START_TEST(test_init_twice)
 {
@@ -762,6 +779,7 @@ int main(void)
     tcase_add_test(t, test_places);
     tcase_add_test(t, test_lend);
     tcase_add_loop_test(t, test_refused, 0, 3);
+    tcase_add_test(t, test_encoding);
     tcase_add_test(t, test_init_twice);
     tcase_add_test(t, test_upgrade);
     tcase_add_test(t, test_owner);
