@@ -37,8 +37,12 @@ enum status postgres_renew(struct postgres_store *s, struct error *err)
                  " address = excluded.address, lag_ms = excluded.lag_ms",
                  LINK_ARGS(link_text(s->base.self), link_text(name), link_number(s->base.lease_ms),
                            link_text(s->base.address), link_number(s->base.lag_ms)),
-                 err) ||
-        !link_end_others(&s->link, lease_end_stuck, LINK_ARGS(link_number(stuck_ms)), err))
+                 err)) {
+        if (strcmp(s->link.code, "25006") == 0) /* read-only: another host may be the primary now */
+            link_close(&s->link);
+        return err->status;
+    }
+    if (!link_end_others(&s->link, lease_end_stuck, LINK_ARGS(link_number(stuck_ms)), err))
         return err->status;
     s->base.renewed_us = began_us;
     memcpy(s->said, s->base.address, sizeof(s->said));

@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/env.h"
 
 enum { LINK_NUMBER_TEXT = 24, LINK_RETRY_MS = 1000, LINK_MIN_SERVER = 140000 };
@@ -94,17 +96,20 @@ static void on_link_notice(void *arg, const PGresult *notice)
         l->has_warned = true;
 }
 
-/* Over several hosts of a URL, too. */
-static enum status link_connect(struct link_connection *l, struct error *err)
+/* *ret_is_silent: nothing came in time. */
+static enum status link_connect(struct link_connection *l, uint64_t patience_ms,
+                                bool *ret_is_silent, struct error *err)
 {
-    const uint64_t until_ms = env_now_ms(&env_real) + LINK_PATIENCE_MS;
+    const uint64_t until_ms = env_now_ms(&env_real) + patience_ms;
     PostgresPollingStatusType next = PGRES_POLLING_WRITING;
 
     while (l->pq->PQstatus(l->c) != CONNECTION_BAD && next != PGRES_POLLING_OK) {
         if (next == PGRES_POLLING_FAILED)
             break;
-        if (!link_wait(l, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, until_ms))
+        if (!link_wait(l, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, until_ms)) {
+            *ret_is_silent = true;
             return link_failed(l, "it does not answer", err);
+        }
         next = l->pq->PQconnectPoll(l->c);
     }
     if (next != PGRES_POLLING_OK)
@@ -117,21 +122,92 @@ static enum status link_connect(struct link_connection *l, struct error *err)
     return STATUS_OK;
 }
 
-enum status link_open(struct link_connection *l, const char *url, struct error *err)
+static unsigned link_count(const char *list)
 {
-    static const char *const names[] = {"dbname", "fallback_application_name", "client_encoding",
-                                        NULL};
-    const char *const values[] = {url, "parleyd", "UTF8", NULL};
+    unsigned n = 1;
+
+    for (; *list != '\0'; list++)
+        n += *list == ',';
+    return n;
+}
+
+/* "a,b,c" from its n-th on: "b,c,a". */
+static void link_rotate(char *list, unsigned n)
+{
+    const size_t size = strlen(list) + 1;
+    char *copy = xstrdup(list), *at = copy;
+
+    for (n %= link_count(list); n > 0; n--)
+        at = strchr(at, ',') + 1;
+    if (at != copy) {
+        at[-1] = '\0';
+        (void)snprintf(list, size, "%s,%s", at, copy);
+    }
+    free(copy);
+}
+
+/* libpq's words for a URL that it does not understand have parts of it, and one of them may be the
+ * password. An "@" in a host is most likely of a password, too. */
+static bool link_is_url(const PQconninfoOption *options)
+{
+    if (options == NULL)
+        return false;
+    for (const PQconninfoOption *o = options; o->keyword != NULL; o++)
+        if (strcmp(o->keyword, "host") == 0 && o->val != NULL && o->val[0] != '/' &&
+            o->val[0] != '@' && strchr(o->val, '@') != NULL)
+            return false;
+    return true;
+}
+
+/* The hosts of the URL from l->first_host on, which have an equal part of the time each. */
+static enum status link_try(struct link_connection *l, const char *url, unsigned *ret_n_hosts,
+                            bool *ret_is_silent, struct error *err)
+{
+    /* What stands later counts, unless it is NULL. */
+    static const char *const names[] = {
+        "dbname", "host", "hostaddr", "port", "fallback_application_name", "client_encoding", NULL};
+    const char *values[] = {url, NULL, NULL, NULL, "parleyd", "UTF8", NULL};
+    PQconninfoOption *options = l->pq->PQconninfoParse(url, NULL);
     enum status rc;
 
-    l->has_warned = false;
+    *ret_n_hosts = 1;
+    if (!link_is_url(options)) {
+        l->pq->PQconninfoFree(options);
+        return error_set(err, STATUS_PRECONDITION,
+                         "the URL cannot be read: in a user, a password and a database's name "
+                         "signs like @ : / ? %% stand as %%40 %%3A %%2F %%3F %%25");
+    }
+    for (PQconninfoOption *o = options; o->keyword != NULL; o++)
+        for (size_t i = 1; i <= 3; i++)
+            if (strcmp(o->keyword, names[i]) == 0 && o->val != NULL) {
+                *ret_n_hosts =
+                    link_count(o->val) > *ret_n_hosts ? link_count(o->val) : *ret_n_hosts;
+                link_rotate(o->val, l->first_host);
+                values[i] = o->val;
+            }
     l->c = l->pq->PQconnectStartParams(names, values, 1);
+    l->pq->PQconninfoFree(options);
     if (l->c == NULL)
         return error_no_memory(err, 0, "a connection to PostgreSQL");
     (void)l->pq->PQsetNoticeReceiver(l->c, on_link_notice, l);
-    rc = link_connect(l, err);
+    rc = link_connect(l, LINK_PATIENCE_MS / *ret_n_hosts, ret_is_silent, err);
     if (rc != STATUS_OK)
         link_close(l);
+    return rc;
+}
+
+enum status link_open(struct link_connection *l, const char *url, struct error *err)
+{
+    unsigned n_hosts, n = 0;
+    bool is_silent;
+    enum status rc;
+
+    l->has_warned = false;
+    do {
+        is_silent = false;
+        rc = link_try(l, url, &n_hosts, &is_silent, err);
+        l->first_host += is_silent;
+    } while (is_silent && ++n < n_hosts);
     return rc;
 }
 

@@ -19,6 +19,7 @@ struct link_connection {
     PGconn *c;       /* NULL: there is no connection */
     bool has_warned; /* the server sent a warning since the last sync */
     char code[6];    /* the SQLSTATE of the last statement that failed; "": none, or no server */
+    unsigned first_host; /* of the URL's: those before it did not answer */
 };
 
 /* An argument of a statement, borrowed until the statement was sent. */
@@ -34,7 +35,9 @@ struct link_arg link_text(const char *text);
 struct link_arg link_bytes(const void *bytes, size_t size_bytes); /* never SQL's NULL */
 struct link_arg link_id(const uint8_t *id); /* [JOURNAL_ID_BYTES] for SQL's uuid */
 
-/* Connects to the database of a URL. UNAVAILABLE. */
+/* Connects to the database of a URL. If it names several hosts, each has a part of the time to
+ * answer, and those that did not are asked last from then on. UNAVAILABLE; PRECONDITION if the URL
+ * cannot be read. */
 enum status link_open(struct link_connection *l, const char *url, struct error *err) MUST_CHECK;
 void link_close(struct link_connection *l); /* nothing happens if there is no connection */
 

@@ -1,13 +1,16 @@
 /* What several stores do that share a database: each stands for a daemon. */
+#include <arpa/inet.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/env.h"
 #include "server/journal/postgres.h"
-#include "server/journal/postgres_link.h"
+#include "server/journal/postgres_parts.h"
 #include "tests/unit/base/suite.h"
 #include "tests/unit/server/journal/kept_store.h"
 
@@ -500,6 +503,76 @@ START_TEST(test_encoding)
 }
 END_TEST
 
+/* A host that takes connections and says nothing, as one whose machine is frozen, keeps nobody from
+ * the next host, which is then asked first. */
+START_TEST(test_hosts)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof(at);
+    const int silent = socket(AF_INET, SOCK_STREAM, 0);
+    struct link_connection l = {.c = NULL};
+    struct error err = {0};
+    char url[256];
+    uint64_t began_ms;
+
+    ck_assert_int_eq(bind(silent, (struct sockaddr *)&at, sizeof(at)), 0);
+    ck_assert_int_eq(listen(silent, 8), 0);
+    ck_assert_int_eq(getsockname(silent, (struct sockaddr *)&at, &len), 0);
+    (void)snprintf(url, sizeof(url),
+                   "postgresql://parley@/postgres?host=127.0.0.1,%s&port=%d,21500",
+                   getenv("PARLEY_TEST_POSTGRES_DIR"), ntohs(at.sin_port));
+    ck_assert_int_eq(libpq_load(&l.pq, &err), STATUS_OK);
+    ck_assert_msg(link_open(&l, url, &err) == STATUS_OK, "%s", err.text);
+    link_close(&l);
+    began_ms = env_now_ms(&env_real);
+    ck_assert_msg(link_open(&l, url, &err) == STATUS_OK, "%s", err.text);
+    ck_assert_uint_lt(env_now_ms(&env_real) - began_ms, LINK_PATIENCE_MS / 2);
+    link_close(&l);
+    (void)close(silent);
+}
+END_TEST
+
+/* Over a connection to a server that has become read-only nothing is stored any more. It is closed,
+ * since another host of the URL may be the primary now. */
+START_TEST(test_read_only)
+{
+    struct journal_store *s = opened();
+    const uint64_t began_ms = env_now_ms(&env_real);
+    struct error err = {0};
+
+    s->lease_ms = 3; /* each beat renews it */
+    kept_sql("ALTER SYSTEM SET default_transaction_read_only = on");
+    kept_sql("SELECT pg_reload_conf()");
+    while (s->type->beat(s, &err) == STATUS_OK && env_now_ms(&env_real) - began_ms < 30000)
+        (void)poll(NULL, 0,
+                   10); /* the server's processes read their settings when they get to it */
+    ck_assert_msg(strstr(err.text, "read-only") != NULL, "%s", err.text);
+    ck_assert_ptr_null(postgres_store_of(s)->link.c);
+    kept_sql("ALTER SYSTEM RESET default_transaction_read_only");
+    kept_sql("SELECT pg_reload_conf()");
+    while (s->type->beat(s, &err) != STATUS_OK && env_now_ms(&env_real) - began_ms < 30000)
+        (void)poll(NULL, 0, 10); /* as above */
+    commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    ck_assert_str_eq(stored(s, 0), "1.1.0:o");
+    s->type->close(s);
+}
+END_TEST
+
+/* A URL that cannot be read is refused without a part of it, as that may be of the password. */
+START_TEST(test_url)
+{
+    static const char *const urls[] = {
+        "postgresql://anna:se%cret@db/parley", "postgresql://anna:x@cret@db/parley",
+        "postgresql://anna:secret@[db/parley", "postgresql://anna:secret@db/parley?cret"};
+    struct journal_store *s = NULL;
+    struct error err = {0};
+
+    ck_assert_int_eq(journal_postgres.open(&s, urls[_i], &err), STATUS_PRECONDITION);
+    ck_assert_ptr_null(strstr(err.text, "cret"));
+    ck_assert_ptr_nonnull(strstr(err.text, "%40"));
+}
+END_TEST
+
 /* Making the tables again changes nothing. */
 START_TEST(test_init_twice)
 {
@@ -780,6 +853,9 @@ int main(void)
     tcase_add_test(t, test_lend);
     tcase_add_loop_test(t, test_refused, 0, 3);
     tcase_add_test(t, test_encoding);
+    tcase_add_loop_test(t, test_url, 0, 4);
+    tcase_add_test(t, test_hosts);
+    tcase_add_test(t, test_read_only);
     tcase_add_test(t, test_init_twice);
     tcase_add_test(t, test_upgrade);
     tcase_add_test(t, test_owner);
