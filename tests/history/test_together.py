@@ -619,6 +619,20 @@ def clients_go_on(all, expected, cli):
     c.__exit__(None, None, None)
 
 
+def unready(all):
+    """A daemon that cannot store says so at /health, where a balancer asks, until it can again."""
+    with all.daemon() as client:
+        def asked():
+            status, _, body = posted(client, "/health", None, method="GET")
+            return status, json.loads(body)["status"]
+
+        assert asked() == (200, "ok")
+        all.sql("ALTER TABLE parley.daemon RENAME TO away")
+        children.until("the daemon to be unready", lambda: asked() == (503, "degraded"))
+        all.sql("ALTER TABLE parley.away RENAME TO daemon")
+        children.until("the daemon to be ready", lambda: asked() == (200, "ok"))
+
+
 def shown_and_drained(all, cli):
     """The verbs: parley cluster, parley drain, and parley conversations watch, which goes on where its watch breaks."""
     def said(client, *args):
@@ -709,6 +723,7 @@ def main():
         swept(all, expected)
         handed_over(all, expected)
         clients_go_on(all, expected, cli)
+        unready(all)
         shown_and_drained(all, cli)
         by_tls(all, folder)
 

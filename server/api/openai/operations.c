@@ -103,24 +103,41 @@ static void model_serve(struct exchange *x)
 
 /* --- health and metrics --- */
 
+/* Of daemons that share a journal another one may store what this one cannot: a balancer is to ask
+ * that one. Without others, what is stored can still be read here. */
+static void health_degrade(struct exchange *x, const struct journal *journal, const char *trouble)
+{
+    struct buf body;
+    struct json_writer w;
+    struct error err;
+
+    buf_init(&body, LIST_MAX_BYTES);
+    w = json_writer_begin(&body);
+    json_begin_object(&w, NULL);
+    json_write_text(&w, "status", "degraded");
+    json_write_text(&w, "journal", trouble);
+    json_end_object(&w);
+    if (json_writer_end(&w) == STATUS_OK) {
+        exchange_reply(x, journal_is_shared(journal) ? 503 : 200, "application/json", body.data,
+                       body.len);
+    } else {
+        (void)error_no_memory(&err, 0, "the answer");
+        exchange_fail(x, &err);
+    }
+    buf_deinit(&body);
+}
+
 static void health_serve(struct exchange *x)
 {
     const struct server *server = exchange_server(x);
-    const char *trouble = journal_trouble(server->conversations->keeping.journal);
+    const struct journal *journal = server->conversations->keeping.journal;
+    const char *trouble = journal_trouble(journal);
     struct error err;
 
+    if (trouble == NULL && journal != NULL && !journal_has_lease(journal))
+        trouble = "this daemon was silent for longer than --lease";
     if (server->state == SERVER_SERVING && trouble != NULL) {
-        struct buf body;
-        struct json_writer w;
-
-        buf_init(&body, LIST_MAX_BYTES);
-        w = json_writer_begin(&body);
-        json_begin_object(&w, NULL);
-        json_write_text(&w, "status", "degraded");
-        json_write_text(&w, "journal", trouble);
-        json_end_object(&w);
-        answer_json(x, &w, &body);
-        buf_deinit(&body);
+        health_degrade(x, journal, trouble);
         return;
     }
     if (server->state == SERVER_SERVING) {
