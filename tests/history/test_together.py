@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Daemons that share a PostgreSQL, any call at any of them: calls for a conversation of another daemon are answered by that daemon, whatever API
 they come by; nobody but a daemon may name a principal; turns of a daemon that was killed go on though nobody asks, and those of one that
-stops are handed over; clients resume by themselves.
+stops are handed over; one that was frozen is refused; clients resume by themselves; clocks may be hours apart.
 
-usage: postgres.sh test_together.py PARLEYD WRITE_TINY_MODEL PARLEY
+usage: postgres.sh test_together.py PARLEYD WRITE_TINY_MODEL PARLEY SHIFT_CLOCK
 """
 import contextlib
 import hashlib
@@ -426,6 +426,65 @@ def swept(all, expected):
     all.flags[all.flags.index("--lease") + 1] = f"{LEASE_S}s"
 
 
+def frozen(all, expected):
+    """A daemon stands still in the middle of a turn while another one takes the turn over and ends it. Its own lease goes on when it wakes, as far
+    as it knows, so what keeps it from storing its reply is the conversation's epoch: its statement is refused, and its reader is told."""
+    with all.daemon() as b:
+        a = all.daemon()
+        client = a.__enter__()
+
+        def begin():
+            c = client.open("tiny")
+            return c, *begun(client, c)
+
+        c, stream, taken = in_the_middle(client, 1, begin)
+        a.process.send_signal(signal.SIGSTOP)
+        if has_ended(all, c):  # between the two
+            a.process.send_signal(signal.SIGCONT)
+            a.__exit__(None, None, None)
+            return False
+        all.sql(f"UPDATE parley.daemon SET until = clock_timestamp() WHERE address = '{a.address}'")
+        assert resumed(b, c, taken) == expected
+        assert turn(b, c, "and more", **LONG)[-1].done.turn == 2
+        stored = [t.reply for t in b.get(c).transcript]
+        a.process.send_signal(signal.SIGCONT)
+        fails(grpc.StatusCode.UNAVAILABLE, list, stream)
+        refused = next(line for line in a.said if "refused=" in line)
+        print(f"a frozen daemon woke: {refused.strip()}", flush=True)
+        assert [t.reply for t in client.get(c).transcript] == [t.reply for t in b.get(c).transcript] == stored
+        a.__exit__(None, None, None)
+    return True
+
+
+CLOCK_S = 2 * LEASE_S
+
+
+def clocks(all, shift_clock):
+    """The clocks of two machines are four leases apart, and that of the database is between: nobody's lease is over earlier, or later, than the
+    database says, and what is stored by a key is found."""
+    def daemon(ahead_s):
+        made = all.daemon()
+        made.command[:0] = ["env", f"LD_PRELOAD={shift_clock}", f"PARLEY_CLOCK_AHEAD={ahead_s}"]
+        return made
+
+    slow = daemon(-CLOCK_S)
+    with daemon(CLOCK_S) as b:
+        a = slow.__enter__()
+        made = [json.loads(chat(client, "when", headers=[("Idempotency-Key", key)])[2]) for client, key in ((a, "slow"), (b, "fast"))]
+        assert 2 * CLOCK_S <= made[1]["created"] - made[0]["created"] < 2 * CLOCK_S + children.PATIENCE, made
+        here, there = a.open("echo"), b.open("echo")
+        homes = [all.owner(here), all.owner(there)]
+        for i in range(3):
+            for client in a, b:
+                for conversation in here, there:
+                    assert client.conversations.Ask(conversations.TurnRequest(conversation=conversation, text=f"say {i}")).message.text == f"say {i}"
+        assert [all.owner(here), all.owner(there)] == homes, "a conversation was taken over though its daemon lives"
+        for i, (client, key) in enumerate(((b, "slow"), (a, "fast"))):
+            assert json.loads(chat(client, "when", headers=[("Idempotency-Key", key)])[2])["id"] == made[i]["id"], "the key has another reply"
+        all.kill(slow)
+        assert b.get(here).turns == 6 and all.owner(here) == homes[1]
+
+
 def handed_over(all, expected):
     """SIGTERM in the middle of a turn: its reader is told, and another daemon goes on at once."""
     with all.daemon() as b:
@@ -709,7 +768,7 @@ def client_pid(client):
 
 
 def main():
-    parleyd, write_tiny_model, cli = sys.argv[1:4]
+    parleyd, write_tiny_model, cli, shift_clock = sys.argv[1:5]
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, model, "8192"], check=True)
@@ -721,6 +780,9 @@ def main():
                 print(check.__name__, f"{time.monotonic() - began:.1f} s", flush=True)
         expected = whole(all)
         swept(all, expected)
+        while not frozen(all, expected):
+            pass
+        clocks(all, shift_clock)
         handed_over(all, expected)
         clients_go_on(all, expected, cli)
         unready(all)
