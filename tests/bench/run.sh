@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|schema-pairs|real-schemas|hostile|constrained|choices|thread_pool|worlds|eval|teacher|replay|marks|refused|quotas|rooms|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|idle|starspace|preprocess|dynamic-batching|env|agents|baselines|coding-agents|optim|rpc|gym|work|long-session|kv-disk|durable|verify|proof|training-kills]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|types|load|conversation|draft|policy|grouped|rhythm|http|clients|load_tools|schemas|schema-pairs|real-schemas|hostile|constrained|choices|thread_pool|worlds|eval|teacher|replay|marks|refused|quotas|rooms|fairness|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|fidelity|gemma|stall|report|page|agreement|drive|journal|cluster|idle|starspace|preprocess|dynamic-batching|env|agents|baselines|coding-agents|optim|rpc|gym|work|long-session|kv-disk|durable|verify|proof|training-kills]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--files FILE,…] [--reference FILE] [--out FOLDER]
@@ -54,6 +54,13 @@ long() {
     PARLEY_TEST_SECONDS=86400 by_python "${1//-/_}.py" "${@:2}"
 }
 
+# beside_postgres SCRIPT [arguments]: as by_python, beside a PostgreSQL of its own
+beside_postgres() {
+    "$here/../integration/venv.sh"
+    PARLEY_STUBS=$PWD/build/venv/stubs PARLEY_PACKAGE=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 \
+        "$(realpath "$here/../support/postgres.sh")" build/venv/bin/python "$here/$1" "$build" "$model" "${@:2}"
+}
+
 case ${1-} in
 --peer) by_python compare.py "$@"; exit ;;
 --openvino)
@@ -73,6 +80,7 @@ baselines)
     exit
     ;;
 idle) case ${2-} in -*) by_python idle.py "${@:2}"; exit ;; esac ;;
+cluster) case ${2-} in -*) beside_postgres cluster.py "${@:2}"; exit ;; esac ;;
 long-session) case ${2-} in -*) by_python long_session.py "${@:2}"; exit ;; esac ;;
 kv-disk) case ${2-} in [0-9]*) kv_disk_faults "${@:2}"; exit ;; esac ;;
 durable) case ${2-} in [0-9]*) durable "${@:2}"; exit ;; esac ;;
@@ -203,6 +211,7 @@ for what; do
         ;;
     drive) python3 "$here/drive.py" "$build" ;;
     journal) by_python journal.py ;;
+    cluster) beside_postgres cluster.py ;;
     report) python3 "$here/report.py" "$build" ;;
     page) python3 "$here/../browser/bench.py" "$build" "$model" ;;
     dynamic-batching) python3 "$here/dynamic_batching.py" "$build" ;;

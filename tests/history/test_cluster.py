@@ -2,7 +2,7 @@
 """Clients of three daemons that share a PostgreSQL, any call at any of them, while daemons are killed, stopped, cut off from the database,
 and the database loses its connections and is killed. What they were told is judged as in test_history.py.
 
-usage: postgres.sh test_cluster.py PARLEYD WRITE_TINY_MODEL [--faults N] [--seed N] [--only KIND] [--keep FOLDER]
+usage: postgres.sh test_cluster.py PARLEYD WRITE_TINY_MODEL [--faults N] [--seed N] [--only KIND] [--stop SECONDS] [--keep FOLDER]
 
 Faults come in runs of at most 20, each with a database of its own. With --keep the histories stay in FOLDER, and what is there already is
 not run again: an interrupted run goes on where it was."""
@@ -95,7 +95,8 @@ class Always:
 class Cluster:
     """What a client of script.py needs, of any of the daemons."""
 
-    def __init__(self, parleyd, flags, url):
+    def __init__(self, parleyd, flags, url, stop_s):
+        self.stop_s = stop_s
         self.wires = [Wire() for _ in range(DAEMONS)]
         self.daemons = [test_history.Mortal(parleyd, *flags, "--lease", f"{int(LEASE_S * 1000)}ms", "--data",
                                             url.replace(f"host={FOLDER}&port=21500", f"host=127.0.0.1&port={wire.port}")) for wire in self.wires]
@@ -136,10 +137,14 @@ def killed(cluster, at, chance):
 
 
 def stopped(cluster, at, chance):
-    process = cluster.daemons[at].process
-    process.send_signal(signal.SIGSTOP)
-    time.sleep(chance.uniform(1, 4) * LEASE_S)  # until its lease is over, mostly
-    process.send_signal(signal.SIGCONT)
+    """For so long that its lease is over, mostly; or for --stop, and then who does not call it yet calls others, as behind a balancer."""
+    daemon = cluster.daemons[at]
+    daemon.process.send_signal(signal.SIGSTOP)
+    if cluster.stop_s > 0:
+        daemon.is_back.clear()
+    time.sleep(cluster.stop_s or chance.uniform(1, 4) * LEASE_S)  # the fault itself: nothing is waited for
+    daemon.is_back.set()
+    daemon.process.send_signal(signal.SIGCONT)
 
 
 def cut_off(cluster, at, chance):
@@ -212,7 +217,7 @@ def database(parleyd, seed):
 
 def histories(args, flags, paths, n_faults, seed):
     url = database(args.parleyd, seed)
-    cluster = Cluster(args.parleyd, flags, url)
+    cluster = Cluster(args.parleyd, flags, url, args.stop)
     walks = harmed(cluster, n_faults, seed, args.only)
     test_history.write(paths[0], test_history.records_of(walks))
     print(*(f"{kind}={n}" for kind, n in cluster.n.items()), f"refused={refused(cluster)}", flush=True)
@@ -251,6 +256,7 @@ def main():
     parser.add_argument("--faults", type=int, default=10)
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--only", choices=list(FAULTS | ALONE))
+    parser.add_argument("--stop", type=float, default=0, help="how long a daemon is stopped")
     parser.add_argument("--seed", type=int, default=int(os.environ.get("PARLEY_SEED", random.randrange(10**6))))
     parser.add_argument("--keep")
     args = parser.parse_args()
