@@ -344,7 +344,7 @@ static enum status room_name_check(const char *name, struct error *err)
         return error_field(err, "room", "has %zu bytes, it must have 1 to %d", len,
                            ROOM_NAME_MAX_BYTES);
     if (!utf8_is_plain_line(name))
-        return error_field(err, "room", "has a control character, or is not UTF-8");
+        return error_field(err, "room", "must be one line, without marks that turn its direction");
     return STATUS_OK;
 }
 
