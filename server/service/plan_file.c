@@ -169,14 +169,15 @@ static enum status read_plan_text(struct plan_reader *r, const yaml_node_t *valu
     return STATUS_OK;
 }
 
-/* A short text that is not empty. */
+/* A short line that is not empty. */
 static enum status read_plan_word(struct plan_reader *r, const yaml_node_t *value, void *at,
                                   const struct plan_key *key)
 {
     const char *text = plan_scalar(value);
 
-    if (text == NULL || plan_is_null(value) || text[0] == '\0' || strlen(text) > 128)
-        return plan_wrong(r, value, "must be a text of 1 to 128 bytes");
+    if (text == NULL || plan_is_null(value) || text[0] == '\0' || strlen(text) > 128 ||
+        !utf8_is_plain_line(text))
+        return plan_wrong(r, value, "must be one line of 1 to 128 bytes");
     *(const char **)at = text;
     return STATUS_OK;
 }
@@ -478,8 +479,8 @@ static enum status read_plan_tasks(struct plan_reader *r, const yaml_node_t *val
         const char *text = plan_scalar(name);
 
         (void)snprintf(r->where, sizeof(r->where), "tasks");
-        if (text == NULL || text[0] == '\0' || strlen(text) > 60)
-            return plan_wrong(r, name, "a task's name must be a text of 1 to 60 bytes");
+        if (text == NULL || text[0] == '\0' || strlen(text) > 60 || !utf8_is_plain_line(text))
+            return plan_wrong(r, name, "a task's name must be one line of 1 to 60 bytes");
         if (strcasecmp(text, "EXIT") == 0)
             return plan_wrong(r, name, "EXIT is what people type to leave: use another name");
         if (service_plan_find(plan, text) != SIZE_MAX)

@@ -56,6 +56,8 @@ START_TEST(test_wrong)
         {ONE "    timeout: 9\n    agents_required: 2\n",
          ":9: tasks.a.agents_required: must give echo from 1 to 1 people, it gives 2"},
         {ONE "    backup_task: talk\n", ":8: tasks.a.backup_task: there is no task 'talk'"},
+        {ONE "    title: \"a\\nb\"\n", ":8: tasks.a.title: must be one line of 1 to 128 bytes"},
+        {ONE "  \"a\\u202Eb\": {task_world: echo}\n", ":8: tasks: a task's name must be one line"},
         {ONE "    next: talc\n  talk: {task_world: echo}\n",
          ":8: tasks.a.next: there is no task 'talc', did you mean 'talk'?"},
         {ONE "    policy: every\n", ":8: tasks.a.policy: is of an agent, and this task_world has "
@@ -113,7 +115,7 @@ START_TEST(test_wrong)
         {ONE "opt: {passwort: x}\n", ":8: opt: there is no key 'passwort', did you mean "
                                      "'password'?"},
         {ONE "additional_args: {foo: x}\n", "remove it, or use one of page_id, load_model"},
-        {ONE "opt: {password: \"\"}\n", "opt.password: must be a text of 1 to 128 bytes"},
+        {ONE "opt: {password: \"\"}\n", "opt.password: must be one line of 1 to 128 bytes"},
         {ONE "max_workers: 0\n", ":8: max_workers: is given twice"},
         {"max_workers: 0\n", ":1: max_workers: must be a whole number from 1 to 1000000"},
         {"world_module: my.worlds\noverworld: X\ntask_name: t\nmax_workers: 1\n"
