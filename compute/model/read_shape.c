@@ -526,7 +526,8 @@ static enum status read_each_layer(struct transformer_shape *s, const struct ggu
                              "%s: %zu heads of layer %zu cannot share %u heads of keys",
                              gguf_path(g), s->n_heads, i, l->n_kv_heads);
         s->are_alike = s->are_alike && l->head_dim == s->layers[0].head_dim &&
-                       l->n_kv_heads == s->layers[0].n_kv_heads;
+                       l->n_kv_heads == s->layers[0].n_kv_heads &&
+                       ((a->keys & KEYS_CONVOLUTION) == 0 || l->n_kv_heads > 0);
     }
     if ((a->keys & KEYS_SHARED_KV) != 0 &&
         (rc = numbers_read_optional_count(&n_sharing, g, a, "attention.shared_kv_layers",

@@ -30,7 +30,8 @@ struct shape_state {
 struct transformer_shape {
     const struct arch *arch;
     size_t n_layers, width, n_heads, n_kv_heads, head_dim, ffn_width, n_vocab, context;
-    /* Of each; those above are the greatest. Where all layers are alike, are_alike is true. */
+    /* Of each; those above are the greatest. are_alike: all have the same heads,
+     * and none convolves. */
     struct shape_layer layers[SHAPE_MAX_LAYERS];
     bool are_alike;
     size_t n_kv_layers; /* that have keys and values; those behind them use another's */

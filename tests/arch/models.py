@@ -1098,6 +1098,7 @@ def all_models():
                                         laurel=20, embedding=16, hd=24, kv=1, heads=3, d=96, n_cut=3, cut=0.4),
         "gemma3n_two": build_gemma3n(83, [False, True], streams=2, laurel=64, embedding=32, hd=256, heads=2, kv=1, d=64),
         "lfm2": build_lfm2("lfm2", 54, [False, False, True, False, False, True]),
+        "lfm2_bare": build_lfm2("lfm2", 85, [False, False], taps=8, d=72),  # no layer attends
         "lfm2_last": build_lfm2("lfm2", 55, [True, False, False], {}, taps=4, kv=1, hd=24, d=96),
         "lfm2moe": build_lfm2("lfm2moe", 56, [False, False, True, False], {
             "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 40, "leading_dense_block_count": 1},
