@@ -37,11 +37,10 @@ struct load_fault load_fault_of_open(const struct error *err)
     static const struct {
         const char *file; /* as errors name it, behind the model's path */
         enum model_part part;
-    } files[] = {{": tokenizer", MODEL_TOKENIZER},
-                 {": chat_template", MODEL_TEMPLATE},
-                 {": config.json", MODEL_CONFIG},
-                 {": generation_config.json", MODEL_CONFIG},
-                 {": 1_Pooling/config.json", MODEL_CONFIG}};
+    } files[] = {
+        {": tokenizer", MODEL_TOKENIZER},          {": chat_template", MODEL_TEMPLATE},
+        {": config.json", MODEL_CONFIG},           {": generation_config.json", MODEL_CONFIG},
+        {": 1_Pooling/config.json", MODEL_CONFIG}, {": 1_LogitScore/config.json", MODEL_CONFIG}};
 
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         if (strstr(err->text, files[i].file) != NULL)

@@ -194,7 +194,8 @@ static bool is_beside_weights(const char *name)
 {
     size_t len = strlen(name);
 
-    if (strcmp(name, "1_Pooling/config.json") == 0 || is_of_dense(name))
+    if (strcmp(name, "1_Pooling/config.json") == 0 ||
+        strcmp(name, "1_LogitScore/config.json") == 0 || is_of_dense(name))
         return true;
     return strchr(name, '/') == NULL &&
            (ends(name, len, ".json") || ends(name, len, ".jinja") || ends(name, len, ".model") ||

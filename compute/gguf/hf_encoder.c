@@ -119,28 +119,58 @@ static enum status write_encoder_rope(const struct hf_model *m, struct hf_keys *
     return STATUS_OK;
 }
 
-/* How states become one: as sentence-transformers says beside the model, or by what it is for. */
-void hf_pooling_write(const struct hf_model *m, struct hf_keys *keys, const json_t *pooling)
-{
-    static const struct {
-        const char *name;
-        uint64_t type;
-    } kinds[] = {{"pooling_mode_cls_token", POOLS_CLS},
-                 {"pooling_mode_lasttoken", POOLS_LAST},
-                 {"pooling_mode_mean_tokens", POOLS_MEAN}};
+/* How states become one. Of vectors that get the length 1 the sum by the root of a text's length is
+ * the mean. */
+static const struct hf_pooling {
+    const char *name, *older; /* a truth value of each, in files of older sentence-transformers */
+    uint64_t type;            /* 0: not computed here */
+} poolings[] = {{"cls", "pooling_mode_cls_token", POOLS_CLS},
+                {"lasttoken", "pooling_mode_lasttoken", POOLS_LAST},
+                {"mean", "pooling_mode_mean_tokens", POOLS_MEAN},
+                {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", POOLS_MEAN},
+                {"max", "pooling_mode_max_tokens", 0},
+                {"weightedmean", "pooling_mode_weightedmean_tokens", 0}};
 
-    if (m->is_ranker) {
-        hf_key_u64(keys, ".pooling_type", POOLS_RANK);
-        return;
-    }
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (hf_json_is_true(pooling, kinds[i].name)) {
-            hf_key_u64(keys, ".pooling_type", kinds[i].type);
-            return;
-        }
+enum { N_POOLINGS = sizeof(poolings) / sizeof(poolings[0]) };
+
+/* How often the mode, a text or a list of such, names the pooling. */
+static size_t n_named(const json_t *mode, const char *name)
+{
+    const json_t *one;
+    size_t i, n = 0;
+
+    if (json_is_string(mode))
+        return strcmp(json_string_value(mode), name) == 0;
+    json_array_foreach(mode, i, one) n +=
+        json_is_string(one) && strcmp(json_string_value(one), name) == 0;
+    return n;
 }
 
-static bool ranks(const json_t *config)
+/* As sentence-transformers says beside the model, or by what the model is for. */
+enum status hf_pooling_write(const struct hf_model *m, struct hf_keys *keys, const json_t *pooling,
+                             struct error *err)
+{
+    const json_t *mode = json_object_get(pooling, "pooling_mode");
+    uint64_t type = mode == NULL ? POOLS_MEAN : 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < N_POOLINGS; i++) {
+        const size_t is = mode != NULL ? n_named(mode, poolings[i].name)
+                                       : hf_json_is_true(pooling, poolings[i].older);
+
+        type = is > 0 ? poolings[i].type : type;
+        n += is;
+    }
+    if (pooling != NULL && !m->is_ranker && (n > 1 || type == 0 || json_array_size(mode) > 1))
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "the pooling that 1_Pooling/config.json names is not supported; 'cls', "
+                         "'lasttoken' or 'mean' alone is");
+    if (m->is_ranker || pooling != NULL)
+        hf_key_u64(keys, ".pooling_type", m->is_ranker ? POOLS_RANK : type);
+    return STATUS_OK;
+}
+
+bool hf_ranks(const json_t *config)
 {
     static const char end[] = "ForSequenceClassification";
     const json_t *first = json_array_get(json_object_get(config, "architectures"), 0);
@@ -182,15 +212,15 @@ enum status hf_encoder_read(struct hf_model *m, struct hf_keys *keys, const json
                          (unsigned long long)m->n_layers, (unsigned long long)m->context);
     m->head_dim = m->width / m->n_heads;
     m->context -= f->n_unused_positions;
-    m->is_ranker = ranks(config);
+    m->is_ranker = hf_ranks(config);
     hf_key_u64(keys, ".block_count", m->n_layers);
     hf_key_u64(keys, ".embedding_length", m->width);
     hf_key_u64(keys, ".feed_forward_length", ffn_width);
     hf_key_u64(keys, ".context_length", m->context);
     hf_key_u64(keys, ".attention.head_count", m->n_heads);
     hf_key_f32(keys, ".attention.layer_norm_epsilon", eps);
-    hf_pooling_write(m, keys, pooling);
-    if (f->window == HF_WINDOW_KEY)
+    rc = hf_pooling_write(m, keys, pooling, err);
+    if (rc == STATUS_OK && f->window == HF_WINDOW_KEY)
         rc = write_encoder_windows(m, keys, config, err);
     return rc == STATUS_OK && f->rotates ? write_encoder_rope(m, keys, config, err) : rc;
 }

@@ -84,7 +84,7 @@ static json_t *hf_json_parse_repaired(const char *bytes, size_t len, json_error_
     if (copy == NULL)
         return NULL;
     hf_json_repair(copy, len);
-    json = json_loadb(copy, len, JSON_REJECT_DUPLICATES, wrong);
+    json = json_loadb(copy, len, 0, wrong);
     free(copy);
     return json;
 }
@@ -92,7 +92,7 @@ static json_t *hf_json_parse_repaired(const char *bytes, size_t len, json_error_
 enum status hf_json_parse(json_t **out, const char *bytes, size_t len, struct error *err)
 {
     json_error_t wrong;
-    json_t *json = json_loadb(bytes, len, JSON_REJECT_DUPLICATES, &wrong);
+    json_t *json = json_loadb(bytes, len, 0, &wrong);
 
     if (json == NULL)
         json = hf_json_parse_repaired(bytes, len, &wrong);

@@ -79,7 +79,7 @@ enum {
     N_EXPERT_NAMES = sizeof(expert_names) / sizeof(expert_names[0])
 };
 
-/* The heads of encoders that rank; of the others they are not used. */
+/* The heads of models that rank; of other encoders they are not used. */
 static const struct hf_name head_names[] = {
     {.from = "pooler.dense.weight", .to = "cls.weight"},
     {.from = "pooler.dense.bias", .to = "cls.bias"},
@@ -91,6 +91,7 @@ static const struct hf_name head_names[] = {
     {.from = "head.norm.weight", .to = "cls.norm.weight"},
     {.from = "classifier.weight", .to = "cls.output.weight"},
     {.from = "classifier.bias", .to = "cls.output.bias"},
+    {.from = "score.weight", .to = "cls.output.weight"}, /* of language models */
 };
 /* What encoders have that gives no embedding: heads that were trained with, tables of numbers. */
 static const char *const encoder_leftovers[] = {

@@ -18,7 +18,8 @@
 
 /* hf_json.c: texts of failures name the key, not the file. */
 
-/* A JSON object, of bytes that a file gave. */
+/* A JSON object, of bytes that a file gave. Of members of one name the last counts, as where the
+ * file was written. */
 enum status hf_json_parse(json_t **out, const char *bytes, size_t len,
                           struct error *err) MUST_CHECK;
 /* Members of an object, which may be absent or null: NOT_FOUND; of another type: DATA_LOSS. */
@@ -93,7 +94,7 @@ struct hf_model {
     char kinds[1 << 10];
     uint64_t n_turning; /* pairs of a head that are rotated, where the others stand; 0: all are */
     bool is_tied;
-    bool is_ranker; /* an encoder with a head that scores a query with a document */
+    bool is_ranker;                  /* has a head that scores a query with a document */
     uint64_t block_rows, block_cols; /* that a scale of FP8 is for; 0: one scale is for all */
     /* llama 3's rope: divisors are to be made where factor is not 0. */
     double rope_base, factor, low, high, original;
@@ -252,8 +253,8 @@ enum status hf_config_size(uint64_t *out, const struct hf_family *f, const json_
 /* Where the language model's keys are: config, or its text_config. */
 const json_t *hf_config_text(const json_t *config);
 
-/* Writes the architecture's keys; pooling: as hf_encoder_read. UNIMPLEMENTED names what is not
- * translated. */
+/* Writes the architecture's keys; pooling: as hf_encoder_read, or the tokens whose logits score a
+ * document (1_LogitScore/config.json). UNIMPLEMENTED names what is not translated. */
 enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const json_t *config,
                            const json_t *pooling, struct error *err) MUST_CHECK;
 
@@ -262,8 +263,12 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
 /* The same of an encoder; pooling: what stands beside it (1_Pooling/config.json), or NULL. */
 enum status hf_encoder_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,
                             const json_t *pooling, struct error *err) MUST_CHECK;
-/* How states become an embedding, as sentence-transformers says it beside the model. */
-void hf_pooling_write(const struct hf_model *m, struct hf_keys *keys, const json_t *pooling);
+/* How states become an embedding, as sentence-transformers says it beside the model. UNIMPLEMENTED:
+ * it is not computed here. */
+enum status hf_pooling_write(const struct hf_model *m, struct hf_keys *keys, const json_t *pooling,
+                             struct error *err) MUST_CHECK;
+/* Whether config.json's model was saved for sequence classification. */
+bool hf_ranks(const json_t *config);
 
 /* hf_names.c */
 
@@ -338,7 +343,8 @@ enum status hf_pieces_write(struct hf_keys *keys, const struct hf_splitting *s,
 /* The parsed files; all but tokenizer may be NULL. */
 struct hf_texts {
     const json_t *tokenizer, *tokenizer_config, *config, *generation_config;
-    const char *template_text; /* of chat_template.jinja */
+    const json_t *processor_template; /* chat_template.json, or NULL */
+    const char *template_text;        /* of chat_template.jinja */
     size_t template_len;
 };
 

@@ -339,6 +339,40 @@ static void add_ends_of(struct hf_ends *e, const json_t *config)
         add_end(e, (uint64_t)json_integer_value(id));
 }
 
+/* The special token that one step of a post_processor puts first or last; "" for none. */
+static const char *put_by_step(const json_t *step, bool is_last)
+{
+    const json_t *single = json_object_get(step, "single");
+    const size_t n = json_array_size(single);
+    const json_t *one = json_array_get(single, is_last && n > 0 ? n - 1 : 0);
+
+    return hf_json_text(hf_json_object(one, "SpecialToken"), "id");
+}
+
+/* The same of the tokenizer's post_processor, or of a step of it. */
+static const char *put_around(const json_t *tokenizer, bool is_last)
+{
+    const json_t *processor = hf_json_object(tokenizer, "post_processor"), *step;
+    const char *token = put_by_step(processor, is_last);
+    size_t i;
+
+    json_array_foreach(json_object_get(processor, "processors"), i, step) if (*token == '\0')
+        token = put_by_step(step, is_last);
+    return token;
+}
+
+/* The token that each text gets at its end, where it is no encoder's. */
+static const char *appended_token(const struct hf_texts *texts)
+{
+    const char *token = put_around(texts->tokenizer, true);
+
+    if (*named_token(texts, "sep_token") != '\0')
+        return "";
+    return *token == '\0' && hf_json_is_true(texts->tokenizer_config, "add_eos_token")
+               ? named_token(texts, "eos_token")
+               : token;
+}
+
 static enum status write_ends(struct hf_keys *keys, const struct hf_vocab *v,
                               const struct hf_texts *texts, struct error *err)
 {
@@ -348,6 +382,10 @@ static enum status write_ends(struct hf_keys *keys, const struct hf_vocab *v,
     struct hf_ends ends = {0};
     uint64_t id;
 
+    if (hf_id_of(v, appended_token(texts), &id)) { /* the first is the one that is appended */
+        add_end(&ends, id);
+        hf_key_bool(keys, "tokenizer.ggml.add_eos_token", true);
+    }
     if (hf_id_of(v, named_token(texts, "eos_token"), &id))
         add_end(&ends, id);
     add_ends_of(&ends, texts->generation_config);
@@ -362,24 +400,6 @@ static enum status write_ends(struct hf_keys *keys, const struct hf_vocab *v,
     for (size_t i = 0; i < ends.n; i++)
         hf_key_u64(keys, names[i], ends.ids[i]);
     return STATUS_OK;
-}
-
-/* Whether the post_processor, or a step of it, puts this token first. */
-static bool puts_first(const json_t *processor, const char *token)
-{
-    const json_t *steps = json_object_get(processor, "processors"), *step;
-    const json_t *first = json_array_get(json_object_get(processor, "single"), 0);
-    size_t i;
-
-    if (strcmp(hf_json_text(hf_json_object(first, "SpecialToken"), "id"), token) == 0)
-        return true;
-    json_array_foreach(steps, i, step)
-    {
-        first = json_array_get(json_object_get(step, "single"), 0);
-        if (strcmp(hf_json_text(hf_json_object(first, "SpecialToken"), "id"), token) == 0)
-            return true;
-    }
-    return false;
 }
 
 /* The tokens of encoders: that which begins a text, the one between two texts, and the one of a
@@ -409,23 +429,23 @@ static void write_begin(struct hf_keys *keys, const struct hf_vocab *v,
 
     if (!has_token &&
         hf_json_u64(texts->config, "bos_token_id", &id, &(struct error){0}) == STATUS_OK)
-        has_token = id < v->n;
+        has_token = id < v->n && v->tokens[id].text != NULL;
     if (has_token)
         hf_key_u64(keys, "tokenizer.ggml.bos_token_id", id);
     hf_key_bool(keys, "tokenizer.ggml.add_bos_token",
-                has_token && (json_is_boolean(adds)
-                                  ? json_is_true(adds)
-                                  : *token != '\0' && puts_first(hf_json_object(texts->tokenizer,
-                                                                                "post_processor"),
-                                                                 token)));
+                has_token && (json_is_boolean(adds) ? json_is_true(adds)
+                                                    : strcmp(put_around(texts->tokenizer, false),
+                                                             v->tokens[id].text) == 0));
 }
 
-/* A file of its own, else tokenizer_config.json's: a text, or a list whose 'default' counts. */
+/* A file of its own, else tokenizer_config.json's: a text, or a list whose 'default' counts. Else
+ * that of an older processor. */
 static void write_template(struct hf_keys *keys, const struct hf_texts *texts)
 {
     static const char key[] = "tokenizer.chat_template";
     const json_t *templates = json_object_get(texts->tokenizer_config, "chat_template"), *one;
     const char *text = json_string_value(templates);
+    const char *of_processor = hf_json_text(texts->processor_template, "chat_template");
     size_t i;
 
     json_array_foreach(templates, i, one) if (strcmp(hf_json_text(one, "name"), "default") == 0)
@@ -434,6 +454,8 @@ static void write_template(struct hf_keys *keys, const struct hf_texts *texts)
         hf_key_text(keys, key, texts->template_text, texts->template_len);
     else if (text != NULL)
         hf_key_text(keys, key, text, strlen(text));
+    else if (*of_processor != '\0')
+        hf_key_text(keys, key, of_processor, strlen(of_processor));
 }
 
 enum status hf_tokenizer_read(struct hf_keys *keys, const struct hf_texts *texts, struct error *err)

@@ -14,8 +14,10 @@
 
 enum { FILES_MAX = 512, SMALL_MAX_BYTES = 128 << 20, NAME_MAX_BYTES = 255 };
 
+#define INDEX_NAME "model.safetensors.index.json"
+
 static const char ending[] = ".safetensors", single[] = "model.safetensors",
-                  index_name[] = "model.safetensors.index.json";
+                  index_name[] = INDEX_NAME;
 
 /* While a folder is read. */
 struct hf_folder {
@@ -23,8 +25,9 @@ struct hf_folder {
     struct gguf *g;
     struct hf_model model;
     json_t *config, *generation_config, *tokenizer, *tokenizer_config, *index;
-    json_t *pooling;     /* of sentence-transformers */
-    char *template_text; /* NULL: none */
+    json_t *pooling, *score; /* of sentence-transformers */
+    json_t *template_json;   /* of an older processor */
+    char *template_text;     /* NULL: none */
     size_t template_len;
     size_t n_tensors; /* of the files read so far */
     struct hf_tensors heads[FILES_MAX];
@@ -178,9 +181,13 @@ static enum status read_texts(struct hf_folder *f, struct error *err)
         rc = read_optional(f, index_name, &f->index, err);
     if (rc == STATUS_OK)
         rc = read_optional(f, "1_Pooling/config.json", &f->pooling, err);
+    if (rc == STATUS_OK)
+        rc = read_optional(f, "1_LogitScore/config.json", &f->score, err);
     if (rc != STATUS_OK)
         return rc;
     rc = read_small(f, "chat_template.jinja", &f->template_text, &f->template_len, err);
+    if (rc == STATUS_NOT_FOUND && json_object_get(f->tokenizer_config, "chat_template") == NULL)
+        return read_optional(f, "chat_template.json", &f->template_json, err);
     return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
 
@@ -188,7 +195,8 @@ static enum status read_texts(struct hf_folder *f, struct error *err)
 static enum status make_keys(struct hf_folder *f, struct error *err)
 {
     const struct hf_texts texts = {f->tokenizer,         f->tokenizer_config, f->config,
-                                   f->generation_config, f->template_text,    f->template_len};
+                                   f->generation_config, f->template_json,    f->template_text,
+                                   f->template_len};
     const char *name = base_name(f->path);
     struct gguf *g = f->g;
     struct hf_keys keys;
@@ -197,7 +205,7 @@ static enum status make_keys(struct hf_folder *f, struct error *err)
 
     hf_keys_init(&keys);
     hf_key_text(&keys, "general.name", name, strlen(name));
-    rc = hf_config_read(&f->model, &keys, f->config, f->pooling, err);
+    rc = hf_config_read(&f->model, &keys, f->config, f->score != NULL ? f->score : f->pooling, err);
     if (rc != STATUS_OK)
         (void)error_prefix(err, "config.json");
     else if ((rc = hf_tokenizer_read(&keys, &texts, err)) != STATUS_OK)
@@ -220,7 +228,9 @@ static enum status open_weights_file(struct hf_folder *f, const char *name, stru
     enum status rc = take_file(f, name, &file, err);
 
     if (rc == STATUS_NOT_FOUND)
-        return error_set(err, STATUS_NOT_FOUND, "%s is missing: it has the model's weights", name);
+        return error_set(err, STATUS_NOT_FOUND, "%s is missing: it has the model's weights%s", name,
+                         f->index == NULL ? " (those in several files have a list, " INDEX_NAME ")"
+                                          : "");
     if (rc != STATUS_OK)
         return rc;
     rc = hf_tensors_open(&f->heads[f->n_heads], file, err);
@@ -708,6 +718,71 @@ static enum status check_modules(struct hf_folder *f, struct error *err)
     return rc;
 }
 
+/* --- a head that scores --- */
+
+/* The head whose rows are those of the tokens that stand for yes and for no. */
+static enum status add_score_rows(struct hf_folder *f, const struct tensor *head, struct error *err)
+{
+    static const char *const ids[] = {"true_token_id", "false_token_id"};
+    struct tensor_part *parts = f->g->own_parts + f->n_parts;
+    struct named_tensor t = {.tensor = *head};
+    const size_t row_bytes = dtype_row_bytes(head->type, head->n_cols);
+    size_t n = 0;
+
+    if (head->form != TENSOR_PLAIN)
+        return error_set(err, STATUS_UNIMPLEMENTED, "'%s' has a type that is not supported for it",
+                         head->name);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t id = 0;
+        enum status rc = hf_json_u64(f->score, ids[i], &id, err);
+
+        if (rc == STATUS_NOT_FOUND && i > 0) /* the score is that of the first alone */
+            break;
+        if (rc != STATUS_OK)
+            return rc;
+        if (id >= head->n_rows)
+            return error_set(err, STATUS_DATA_LOSS, "key '%s' is %llu, but there are %zu tokens",
+                             ids[i], (unsigned long long)id, head->n_rows);
+        parts[n++] = (struct tensor_part){.file = head->file, .at = head->file_at + id * row_bytes};
+    }
+    f->n_parts += n;
+    t.tensor.form = TENSOR_PARTS;
+    t.tensor.parts = parts;
+    t.tensor.n_part_rows = 1;
+    t.tensor.n_rows = n;
+    t.tensor.size_bytes = n * row_bytes;
+    t.name_len = (size_t)snprintf(t.name, sizeof(t.name), "cls.output.weight");
+    return gguf_tensors_add(f->g, &t, err);
+}
+
+static const struct tensor *placed_tensor(const struct hf_folder *f, const char *name)
+{
+    const uint32_t slot = *gguf_tensor_slot(f->g, name, strlen(name));
+
+    return slot == 0 ? NULL : &f->g->tensors[slot - 1].tensor;
+}
+
+/* The head of a model that ranks: one score, or by the logits of two tokens. */
+static enum status make_score(struct hf_folder *f, struct error *err)
+{
+    const struct tensor *head = placed_tensor(f, "cls.output.weight");
+
+    if (f->score == NULL && f->model.is_ranker && head != NULL && head->n_rows > 1)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "its head has %zu classes; a model that ranks has one score",
+                         head->n_rows);
+    if (f->score == NULL)
+        return STATUS_OK;
+    head = placed_tensor(f, "output.weight");
+    if (head == NULL)
+        head = placed_tensor(f, "token_embd.weight");
+    if (head == NULL)
+        return error_set(err, STATUS_DATA_LOSS, "tensor 'token_embd.weight' is missing");
+    return add_score_rows(f, head, err) == STATUS_OK
+               ? STATUS_OK
+               : error_prefix(err, "1_LogitScore/config.json");
+}
+
 static enum status make_tensors(struct hf_folder *f, struct error *err)
 {
     struct gguf *g = f->g;
@@ -718,12 +793,12 @@ static enum status make_tensors(struct hf_folder *f, struct error *err)
     gguf_tensors_clear(g);
     /* a tensor is at most a gate and an up, or one of a layer's heads of state, or of all experts
      */
-    f->parts_room = 2 * f->n_tensors + 1 + n_slab_parts(f) +
+    f->parts_room = 2 * f->n_tensors + 3 + n_slab_parts(f) +
                     2 * f->model.n_layers * (f->model.n_key_heads + f->model.n_state_heads);
     g->own_parts = try_alloc(f->parts_room, sizeof(*g->own_parts));
     if (g->own_parts == NULL)
         return error_no_memory(err, f->parts_room * sizeof(*g->own_parts), "its experts");
-    rc = gguf_tensors_reserve(g, 2 * f->n_tensors + 4, err);
+    rc = gguf_tensors_reserve(g, 2 * f->n_tensors + 5, err);
     for (size_t i = 0; i < 2 * f->n_heads && rc == STATUS_OK; i++) {
         const size_t file = i % f->n_heads;
 
@@ -734,6 +809,8 @@ static enum status make_tensors(struct hf_folder *f, struct error *err)
         rc = open_dense(f, i, err);
     if (rc == STATUS_OK)
         rc = check_modules(f, err);
+    if (rc == STATUS_OK)
+        rc = make_score(f, err);
     if (rc == STATUS_OK)
         rc = check_parts(f, err);
     return rc == STATUS_OK ? make_rope(f, err) : rc;
@@ -749,6 +826,8 @@ static void close_folder(struct hf_folder *f)
     json_decref(f->tokenizer_config);
     json_decref(f->index);
     json_decref(f->pooling);
+    json_decref(f->score);
+    json_decref(f->template_json);
     free(f->template_text);
     free(f->path);
     gguf_close(f->g);

@@ -4,6 +4,7 @@ nothing beside a text changes its bits. A language model that ranks by its own h
 
 usage: test_encoders.py PARLEYD      (run by the interpreter that has the clients; see venv.sh)
 """
+import itertools
 import json
 import math
 import pathlib
@@ -21,6 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "arch"))
 import encoders
 import harness
 import models
+import test_safetensors
 from children import PATIENCE
 from parley.v1 import embeddings_pb2 as pb, embeddings_pb2_grpc  # found by harness
 
@@ -70,6 +72,26 @@ def byte_ids(text):
     return [order[b] for b in text.encode()]
 
 
+def byte_folder(path, model, architecture, more, appended=None):
+    """A model of models.byte_vocab's tokens as a folder; more: further files, by name; appended: what each text ends with."""
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
+    alphabet = [chr(b) for b in [*range(33, 127), *range(161, 173), *range(174, 256)]]
+    alphabet += [chr(256 + i) for i in range(256 - len(alphabet))]
+    scored = {"score.weight": model.tensors.pop("score.weight")} if "score.weight" in model.tensors else {}
+    test_safetensors.write_folder(path, model, "qwen3", {"architectures": [architecture], "tie_word_embeddings": not scored})
+    test_safetensors.write_safetensors(path / "model.safetensors", test_safetensors.foreign_tensors(model, "qwen3") | scored)
+    model.tensors.update(scored)
+    single = [{"Sequence": {"id": "A"}}] + ([{"SpecialToken": {"id": appended}}] if appended else [])
+    files = {"tokenizer.json": {
+        "added_tokens": [{"id": 256 + i, "content": text, "special": i < 3} for i, text in enumerate(special)],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False}, "post_processor": {"type": "TemplateProcessing", "single": single},
+        "model": {"type": "BPE", "vocab": {text: i for i, text in enumerate(alphabet)}, "merges": []}},
+        "tokenizer_config.json": {"eos_token": "<|im_end|>"}}
+    for name, content in (files | more).items():
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text(json.dumps(content))
+
+
 class Bench:
     """The daemon, and what float64 makes of each model."""
 
@@ -91,13 +113,32 @@ class Bench:
 
     def add_language_models(self, folder):
         for name, pooling in (("judge", 4), ("embedder", 3)):
-            model = models.build("qwen3", 8, dict(pooling_type=pooling), head_norms="each", vocab=300, ctx=2048)
+            model = models.build("qwen3", 13, dict(pooling_type=pooling), head_norms="each", vocab=300, ctx=2048)
             if name == "judge":
                 model.matrix("cls.output.weight", 2, model.n["d"], 2.0)
             path = pathlib.Path(folder) / f"{name}.gguf"
             model.write(path, lambda w, n=name: models.byte_vocab(w, n == "embedder"))
             self.models[name] = model
             self.flags += ["--model", f"{name}={path}"]
+        self.judges = {"judge": self.models["judge"].tensors["cls.output.weight"]}
+        self.add_folders(folder)
+
+    def add_folders(self, folder):
+        """The same as transformers and sentence-transformers save them: a head of one score, the logits of two tokens, a pooling."""
+        yes, no = 88, 77
+        cases = (("scorer", "Qwen3ForSequenceClassification", {}, None),
+                 ("logits", "Qwen3ForCausalLM", {"1_LogitScore/config.json": {"true_token_id": yes, "false_token_id": no}}, None),
+                 ("embedder_folder", "Qwen3Model", {"1_Pooling/config.json": {"pooling_mode": "lasttoken"}}, "<|endoftext|>"))
+        for name, architecture, more, appended in cases:
+            model = self.models[name] = models.build("qwen3", 10, head_norms="each", vocab=300, ctx=2048)
+            if name == "scorer":
+                model.matrix("score.weight", 1, model.n["d"], 2.0)
+                self.judges[name] = model.tensors["score.weight"]
+            if name == "logits":
+                model.tensors["token_embd.weight"] /= 4  # scores that are not all 0 or 1
+                self.judges[name] = model.tensors["token_embd.weight"][[yes, no]]
+            byte_folder(pathlib.Path(folder) / name, model, architecture, more, appended)
+            self.flags += ["--model", f"{name}={pathlib.Path(folder) / name}"]
 
     def vector(self, name, text):
         ids = [2, *word_ids(text), 3]
@@ -197,7 +238,7 @@ def ranking(bench, parley):
 
 def judging(bench, parley):
     """Qwen3-Reranker's way: the state of the prompt's last token, and the rows of yes and no."""
-    model, query = bench.models["judge"], "which <|im_end|>"
+    query = "which <|im_end|>"
     documents = ["one", "another document", "{query}"]
     prompt = ('<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. Note that '
               'the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web search query, retrieve relevant '
@@ -213,22 +254,24 @@ def judging(bench, parley):
             rest = rest[len(control or rest[0]):]
         return np.array(ids)
 
-    want = []
-    for document in documents:
-        scores = model.tensors["cls.output.weight"].astype(np.float64) @ models.Forward(model).hidden(ids_of(document))[-1]
-        want.append(1 / (1 + math.exp(scores[1] - scores[0])))
-    results = post(parley, "/v1/rerank", {"model": "judge", "query": query, "documents": documents})["results"]
-    near([r["relevance_score"] for r in sorted(results, key=lambda r: r["index"])], want, 5e-2)
-    again = post(parley, "/v1/rerank", {"model": "judge", "query": query, "documents": documents})
-    assert again["results"] == results  # now most of it is found in the cache
+    for name, rows in bench.judges.items():
+        want = []
+        for document in documents:
+            scores = rows.astype(np.float64) @ models.Forward(bench.models[name]).hidden(ids_of(document))[-1]
+            want.append(1 / (1 + math.exp((scores[1] if len(scores) > 1 else 0) - scores[0])))
+        assert np.ptp(want) > 0.05, (name, want)
+        results = post(parley, "/v1/rerank", {"model": name, "query": query, "documents": documents})["results"]
+        near([r["relevance_score"] for r in sorted(results, key=lambda r: r["index"])], want, 5e-2)
+        again = post(parley, "/v1/rerank", {"model": name, "query": query, "documents": documents})
+        assert again["results"] == results  # now most of it is found in the cache
 
 
 def ending(bench, parley):
     """Qwen3-Embedding's way: the state of <|endoftext|>, which stands behind each text."""
-    for text in ("hello", "what is this?"):
-        want = models.Forward(bench.models["embedder"]).hidden(np.array([*byte_ids(text), 256]))[-1]
-        near(openai(parley, "embedder", text)[0], want / np.linalg.norm(want), 5e-2)
-        assert np.array_equal(openai(parley, "embedder", text), openai(parley, "embedder", [*byte_ids(text), 256]))
+    for name, text in itertools.product(("embedder", "embedder_folder"), ("hello", "what is this?")):
+        want = models.Forward(bench.models[name]).hidden(np.array([*byte_ids(text), 256]))[-1]
+        near(openai(parley, name, text)[0], want / np.linalg.norm(want), 5e-2)
+        assert np.array_equal(openai(parley, name, text), openai(parley, name, [*byte_ids(text), 256]))
 
 
 def refusals(bench, parley):

@@ -54,6 +54,8 @@ START_TEST(files_are_chosen)
          "2_Dense/pytorch_model.bin 2_Dense/onnx/config.json x_Dense/config.json "
          "4_Normalize/x.json",
          "", "", 8},
+        {"config.json model.safetensors 1_LogitScore/config.json x/1_LogitScore/config.json", "",
+         "", 3},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

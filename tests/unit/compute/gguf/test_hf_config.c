@@ -1,8 +1,10 @@
 /* What config.json says of a model, beyond what tests/arch/test_safetensors.py computes. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "compute/gguf/gguf.h"
 #include "compute/gguf/hf_parts.h"
 #include "tests/unit/base/suite.h"
 
@@ -83,6 +85,7 @@ START_TEST(numbers_of_any_size)
     ck_assert_str_eq(hf_json_text(json, "t"), "x\\");
     ck_assert_str_eq(hf_json_text(json, "u"), "1e999 Infinity");
     json_decref(json);
+    reads_number("{\"a\":1,\"b\":2,\"a\":3}", 3);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         ck_assert_msg(hf_json_parse(&json, wrong[i], strlen(wrong[i]), &err) == STATUS_DATA_LOSS,
                       "%s", wrong[i]);
@@ -137,4 +140,81 @@ START_TEST(null_is_not_absent)
 }
 END_TEST
 
-SUITE_MAIN("compute/hf_config", windows_end_contexts, numbers_of_any_size, null_is_not_absent)
+/* The pooling_type that a file beside a model of that type makes, 0 for none, or -1: it is refused.
+ */
+static int pooling_of(const char *type, const char *architecture, const char *beside)
+{
+    struct hf_model model = {0};
+    struct hf_keys keys;
+    json_t *config, *pooling = NULL;
+    char text[512];
+    uint64_t is = 0;
+    int rc;
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"model_type\":\"%s\",\"architectures\":[\"%s\"]," SIZES "%s}", type,
+                   architecture, strcmp(type, "bert") == 0 ? ",\"hidden_act\":\"gelu\"" : "");
+    ck_assert_int_eq(hf_json_parse(&config, text, strlen(text), &err), STATUS_OK);
+    if (*beside != '\0')
+        ck_assert_int_eq(hf_json_parse(&pooling, beside, strlen(beside), &err), STATUS_OK);
+    hf_keys_init(&keys);
+    rc = hf_config_read(&model, &keys, config, pooling, &err);
+    if (rc == STATUS_OK) {
+        struct gguf *g;
+        void *bytes;
+        size_t len;
+
+        (void)snprintf(text, sizeof(text), "%s.pooling_type", keys.prefix);
+        ck_assert_int_eq(hf_keys_take(&keys, &bytes, &len, &err), STATUS_OK);
+        ck_assert_int_eq(gguf_open_bytes(&g, bytes, len, "made", &err), STATUS_OK);
+        (void)gguf_get_u64(g, text, &is, &err);
+        gguf_close(g);
+        free(bytes);
+    }
+    hf_keys_deinit(&keys);
+    json_decref(config);
+    json_decref(pooling);
+    return rc == STATUS_OK ? (int)is : -1;
+}
+
+/* Pooling as sentence-transformers names it, in old and new files; what it has and we have not is
+ * refused. */
+START_TEST(pooling_is_that_of_the_file)
+{
+    enum { MEAN = 1, CLS, LAST, RANK };
+    static const struct {
+        const char *type, *architecture, *beside;
+        int want;
+    } cases[] = {
+        {"qwen3", "Qwen3ForCausalLM", "", 0},
+        {"qwen3", "Qwen3Model", "{\"pooling_mode\":\"lasttoken\",\"include_prompt\":true}", LAST},
+        {"qwen3", "Qwen3Model", "{\"pooling_mode\":[\"mean\"]}", MEAN},
+        {"qwen3", "Qwen3Model",
+         "{\"pooling_mode_mean_tokens\":false,\"pooling_mode_lasttoken\":true}", LAST},
+        {"qwen3", "Qwen3Model", "{\"embedding_dimension\":8}", MEAN},
+        {"qwen3", "Qwen3Model", "{\"pooling_mode\":\"mean_sqrt_len_tokens\"}", MEAN},
+        {"bert", "BertModel", "{\"pooling_mode\":\"cls\"}", CLS},
+        {"bert", "BertModel", "{\"pooling_mode\":\"max\"}", -1},
+        {"bert", "BertModel", "{\"pooling_mode\":\"weightedmean\"}", -1},
+        {"bert", "BertModel", "{\"pooling_mode\":[\"cls\",\"mean\"]}", -1},
+        {"bert", "BertModel", "{\"pooling_mode\":[]}", -1},
+        {"bert", "BertModel", "{\"pooling_mode\":\"other\"}", -1},
+        {"bert", "BertModel", "{\"pooling_mode_max_tokens\":true}", -1},
+        {"bert", "BertModel", "{\"pooling_mode_cls_token\":true,\"pooling_mode_mean_tokens\":true}",
+         -1},
+        {"bert", "BertForSequenceClassification", "", RANK},
+        {"qwen3", "Qwen3ForSequenceClassification", "", RANK},
+        {"qwen3", "Qwen3ForCausalLM", "{\"true_token_id\":1,\"false_token_id\":2}", RANK},
+        {"qwen2", "Qwen2ForSequenceClassification", "", -1},
+        {"qwen2", "Qwen2ForCausalLM", "{\"true_token_id\":1}", -1},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        ck_assert_msg(
+            pooling_of(cases[i].type, cases[i].architecture, cases[i].beside) == cases[i].want,
+            "%zu: %d", i, pooling_of(cases[i].type, cases[i].architecture, cases[i].beside));
+}
+END_TEST
+
+SUITE_MAIN("compute/hf_config", windows_end_contexts, numbers_of_any_size, null_is_not_absent,
+           pooling_is_that_of_the_file)
