@@ -175,6 +175,7 @@ static bool is_never(struct guard *g, const json_t *a, const json_t *b)
         .root = g->root,
         .walk = g->walk,
         .names = g->names,
+        .has_resources = g->has_resources,
         .refs = json_object(),
         .defs = json_object(),
         .made = json_object(),

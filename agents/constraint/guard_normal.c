@@ -476,6 +476,16 @@ static bool normal_refused(struct guard *g, json_t *out, const json_t *s, const 
     return guard_leave_out(g, name, "cannot be enforced");
 }
 
+/* Where all references have one base there is one schema that it may mean. */
+static bool normal_dynamic(struct guard *g, json_t *out, const json_t *s, const char *name,
+                           json_t *value)
+{
+    if (g->has_resources || json_object_get(s, "$ref") != NULL ||
+        json_object_get(out, "$ref") != NULL)
+        return guard_leave_out(g, name, "cannot be enforced beside other references or an $id");
+    return normal_same(g, out, s, "$ref", value);
+}
+
 /* With its counts, which say nothing without it. */
 static bool normal_contains(struct guard *g, json_t *out, const json_t *s, const char *name,
                             json_t *value)
@@ -523,11 +533,13 @@ static bool has_reference(const json_t *at, unsigned depth)
     return has;
 }
 
-/* References inside would be against another base. */
+/* References inside would be against another base, unless it is a fragment, as drafts before 2019
+ * have anchors. */
 static bool normal_id(struct guard *g, json_t *out, const json_t *s, const char *name,
                       json_t *value)
 {
-    if (s == g->root || !json_is_string(value) || !has_reference(s, 0))
+    if (s == g->root || !json_is_string(value) || json_string_value(value)[0] == '#' ||
+        !has_reference(s, 0))
         return true;
     return guard_leave_out(g, name, "cannot be enforced where references are inside");
 }
@@ -602,9 +614,9 @@ static const struct keyword {
     bool (*take)(struct guard *g, json_t *out, const json_t *s, const char *name, json_t *value);
     bool is_narrowed; /* what is enforced may allow fewer values than the keyword */
 } keywords[] = {
-    {"$dynamicRef", normal_refused, false},
+    {"$dynamicRef", normal_dynamic, false},
     {"$id", normal_id, false},
-    {"$recursiveRef", normal_refused, false},
+    {"$recursiveRef", normal_dynamic, false},
     {"$ref", normal_same, false},
     {"additionalItems", normal_same, false},
     {"additionalProperties", normal_same, false},

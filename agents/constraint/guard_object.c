@@ -11,9 +11,11 @@
 
 enum {
     SCRATCH_BYTES = 48 << 20,
-    MAX_PATTERNS = 4,                        /* of names: each set of them has an automaton */
+    MAX_PATTERNS = 16, /* of names */
+    MAX_SETS = 64,     /* of patterns that one name may match: each has an automaton */
     MAX_COUNTED = 2 * (GUARD_MAX_ITEMS + 1), /* members times counts */
     MAX_LEAST = 16,
+    MAX_NAMES_DEPTH = 8,        /* of alternatives in propertyNames */
     MANY = GUARD_MAX_NODES + 1, /* members: no schema names so many */
     N_PARTINGS = 2, /* ways to tell names apart: by their first character, by their last */
 };
@@ -21,7 +23,8 @@ enum {
 struct pattern {
     const char *text;
     json_t *schema;
-    struct regex regex;
+    struct automaton names; /* that it is found in */
+    size_t apart;           /* patterns that are found in none of these, as bits */
 };
 
 struct object_walk {
@@ -60,15 +63,6 @@ static bool because(struct guard *g, const char *keyword, const struct error *wh
     return guard_leave_out(g, keyword, message);
 }
 
-static bool regex_finds(const struct regex *r, const char *text)
-{
-    for (size_t i = 0; i < r->n_parts; i++)
-        if (automaton_matches(&r->parts[i].automaton, text, strlen(text)) ==
-            r->parts[i].is_excluded)
-            return false;
-    return true;
-}
-
 /* --- what is asked of names --- */
 
 static bool open_patterns(struct object_walk *o)
@@ -83,10 +77,10 @@ static bool open_patterns(struct object_walk *o)
         struct error why = {0};
 
         if (o->n_patterns == MAX_PATTERNS)
-            return guard_leave_out(o->g, "patternProperties", "has too many patterns");
+            return guard_leave_out(o->g, "patternProperties", "has more than 16 patterns");
         p->text = json_object_iter_key(at);
         p->schema = json_object_iter_value(at);
-        if (regex_compile(&p->regex, p->text, strlen(p->text), &o->g->work, &o->arena, &why) ==
+        if (string_pattern(&p->names, p->text, strlen(p->text), &o->g->work, &o->arena, &why) ==
             STATUS_OK)
             o->n_patterns++;
         else if (!because(o->g, "patternProperties", &why))
@@ -95,8 +89,30 @@ static bool open_patterns(struct object_walk *o)
     return true;
 }
 
+/* Finds which patterns no name matches both of. */
+static bool part_patterns(struct object_walk *o)
+{
+    for (size_t i = 0; i < o->n_patterns; i++)
+        for (size_t k = 0; k < i; k++) {
+            struct automaton both;
+            struct string_rules r;
+            struct error why = {0};
+
+            string_rules_init(&r, &o->g->work, &o->arena);
+            if (string_rules_add(&r, &o->patterns[i].names, false, &why) != STATUS_OK ||
+                string_rules_add(&r, &o->patterns[k].names, false, &why) != STATUS_OK ||
+                string_rules_join(&r, &both, &why) != STATUS_OK)
+                return because(o->g, "patternProperties", &why);
+            if (both.n_states == 0) {
+                o->patterns[i].apart |= (size_t)1 << k;
+                o->patterns[k].apart |= (size_t)1 << i;
+            }
+        }
+    return true;
+}
+
 /* Only these strings, those of the list. */
-static bool add_enumerated(struct object_walk *o, const json_t *list)
+static bool add_enumerated(struct object_walk *o, struct string_rules *to, const json_t *list)
 {
     const size_t n = json_array_size(list);
     const char **texts = arena_alloc(&o->arena, n + 1, sizeof(*texts));
@@ -113,60 +129,110 @@ static bool add_enumerated(struct object_walk *o, const json_t *list)
             lens[n_texts++] = json_string_length(value);
         }
     }
-    return string_rules_add_texts(&o->names, texts, lens, n_texts, false, &why) == STATUS_OK ||
+    return string_rules_add_texts(to, texts, lens, n_texts, false, &why) == STATUS_OK ||
            because(o->g, "propertyNames", &why);
 }
 
-/* What a schema with nothing to be joined asks of strings. */
-static bool add_normal_names(struct object_walk *o, const json_t *s)
+/* What a schema with nothing to be joined asks of strings, but for its alternatives. */
+static bool add_normal_names(struct object_walk *o, struct string_rules *to, const json_t *s)
 {
     const json_t *list = json_object_get(s, "enum");
     const unsigned types = guard_types(json_object_get(s, "type"));
-    const size_t least = o->names.least, most = o->names.most;
+    const size_t least = to->least, most = to->most;
 
     if (types == 0)
         return guard_fail(o->g, "type", "is not a type or a list of types") != NULL;
     if ((types & TYPE_STRING) == 0)
-        return add_enumerated(o, NULL);
-    if (!guard_string_rules(o->g, &o->names, s))
+        return add_enumerated(o, to, NULL);
+    if (!guard_string_rules(o->g, to, s))
         return false;
-    o->names.least = least > o->names.least ? least : o->names.least;
-    o->names.most = most < o->names.most ? most : o->names.most;
-    return list == NULL || add_enumerated(o, list);
+    to->least = least > to->least ? least : to->least;
+    to->most = most < to->most ? most : to->most;
+    return list == NULL || add_enumerated(o, to, list);
 }
 
-/* Joins to s its alternatives, where there is one each time, as of most opposites. False: there are
- * more, or an error. */
-static bool join_only_ones(struct guard *g, json_t *s)
-{
-    json_t *lists = json_incref(json_object_get(s, "anyOf"));
-    bool is_joined = true;
+static bool add_names(struct object_walk *o, struct string_rules *to, const json_t *schema,
+                      unsigned depth);
 
-    (void)json_object_del(s, "anyOf"); /* it may be missing */
-    for (size_t i = 0; is_joined && i < json_array_size(lists); i++)
-        is_joined = json_array_size(json_array_get(lists, i)) == 1 &&
-                    guard_join(g, s, json_array_get(json_array_get(lists, i), 0), 0);
-    json_decref(lists);
-    return is_joined && json_object_get(s, "anyOf") == NULL;
+/* One automaton more of names that are not wanted. */
+static enum status names_exclude(struct string_rules *none, const struct string_rules *one,
+                                 struct error *why)
+{
+    struct automaton a;
+    enum status rc = STATUS_OK;
+
+    if (none->n_parts == STRING_MAX_PARTS) {
+        rc = string_rules_join(none, &a, why);
+        none->n_parts = 0;
+        if (rc == STATUS_OK)
+            rc = string_rules_add(none, &a, false, why);
+    }
+    if (rc == STATUS_OK)
+        rc = string_rules_join(one, &a, why);
+    return rc == STATUS_OK ? string_rules_add(none, &a, true, why) : rc;
 }
 
-/* propertyNames: what it asks of strings. */
-static bool add_names(struct object_walk *o, const json_t *schema)
+/* Names that match an alternative: they are none of those that match none. */
+static bool add_any_of(struct object_walk *o, struct string_rules *to, const json_t *list,
+                       unsigned depth)
 {
-    const size_t outer = guard_path_push(o->g, "propertyNames");
-    json_t *normal = guard_normal(o->g, schema),
-           *s = normal != NULL ? guard_fold(o->g, normal, 0) : NULL;
-    const char *why = s == NULL ? "has schemas that cannot be enforced together"
-                      : !join_only_ones(o->g, s)
-                          ? "has alternatives, which cannot be enforced for names"
-                          : NULL;
-    const bool is_added = why == NULL && add_normal_names(o, s);
+    struct string_rules none, one;
+    struct automaton others;
+    struct error why = {0};
 
-    guard_path_pop(o->g, outer);
+    string_rules_init(&none, &o->g->work, &o->arena);
+    for (size_t i = 0; i < json_array_size(list) && why.status == STATUS_OK; i++) {
+        const json_t *schema = json_array_get(list, i);
+
+        string_rules_init(&one, &o->g->work, &o->arena);
+        if (!add_names(o, &one, schema, depth + 1)) {
+            if (o->g->err->status == STATUS_OK && !o->g->is_trial &&
+                json_object_get(schema, GUARD_OPTIONAL) != NULL)
+                continue;
+            return false;
+        }
+        if (one.n_parts == 0 && one.least == 0 && one.most == SIZE_MAX)
+            return true;                        /* it matches all */
+        (void)names_exclude(&none, &one, &why); /* in why */
+    }
+    if (why.status == STATUS_OK && string_rules_join(&none, &others, &why) == STATUS_OK &&
+        others.n_states > 0)
+        (void)!string_rules_add(to, &others, true, &why);
+    return why.status == STATUS_OK || because(o->g, "propertyNames", &why);
+}
+
+/* What the schema asks of names. False without an error: it has no such form. */
+static bool add_names(struct object_walk *o, struct string_rules *to, const json_t *schema,
+                      unsigned depth)
+{
+    json_t *normal = NULL, *s = NULL;
+    bool is_added = false;
+
+    if (json_is_true(schema))
+        return true;
+    if (json_is_false(schema))
+        return add_enumerated(o, to, NULL);
+    if (!json_is_object(schema))
+        return guard_fail(o->g, "propertyNames", "must be a schema") != NULL;
+    if (depth < MAX_NAMES_DEPTH)
+        normal = guard_normal(o->g, schema);
+    if (normal != NULL)
+        s = guard_fold(o->g, normal, 0);
+    if (s != NULL) {
+        const json_t *lists = json_object_get(s, "anyOf");
+
+        is_added = add_normal_names(o, to, s);
+        for (size_t i = 0; is_added && i < json_array_size(lists); i++) {
+            const json_t *list = json_array_get(lists, i);
+
+            is_added = json_array_size(list) == 1
+                           ? add_names(o, to, json_array_get(list, 0), depth + 1)
+                           : add_any_of(o, to, list, depth);
+        }
+    }
     json_decref(normal);
     json_decref(s);
-    return is_added || (why != NULL && o->g->err->status == STATUS_OK &&
-                        guard_leave_out(o->g, "propertyNames", why));
+    return is_added;
 }
 
 static bool open_names(struct object_walk *o)
@@ -176,13 +242,13 @@ static bool open_names(struct object_walk *o)
 
     string_rules_init(&o->names, &o->g->work, &o->arena);
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *one = json_array_get(list, i);
+        const size_t outer = guard_path_push(o->g, "propertyNames");
+        const bool is_added = add_names(o, &o->names, json_array_get(list, i), 0);
 
-        if (json_is_true(one))
-            continue;
-        if (!json_is_object(one) && !json_is_false(one))
-            return guard_fail(o->g, "propertyNames", "must be a schema") != NULL;
-        if (!(json_is_false(one) ? add_enumerated(o, NULL) : add_names(o, one)))
+        guard_path_pop(o->g, outer);
+        if (!is_added && (o->g->err->status != STATUS_OK ||
+                          !guard_leave_out(o->g, "propertyNames",
+                                           "has schemas that cannot be enforced together")))
             return false;
     }
     o->has_names = o->names.n_parts > 0 || o->names.least > 0 || o->names.most < SIZE_MAX;
@@ -195,6 +261,16 @@ static bool open_names(struct object_walk *o)
 
 /* --- members with names --- */
 
+static bool needs_pattern(const struct object_walk *o, const char *name)
+{
+    const json_t *names = json_object_get(o->s, "-patterned");
+
+    for (size_t i = 0; i < json_array_size(names); i++)
+        if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
+            return true;
+    return false;
+}
+
 /* The schema of a member that has this name: the given one with those of the patterns that are
  * found in the name; a new reference. */
 static json_t *schema_of(struct object_walk *o, const char *name, const json_t *given)
@@ -203,9 +279,11 @@ static json_t *schema_of(struct object_walk *o, const char *name, const json_t *
     bool is_made = all != NULL;
 
     for (size_t i = 0; is_made && i < o->n_patterns; i++)
-        if (regex_finds(&o->patterns[i].regex, name))
+        if (automaton_matches(&o->patterns[i].names, name, strlen(name)))
             is_made = json_array_append(all, o->patterns[i].schema) == 0;
-    if (is_made && given == NULL && json_array_size(all) == 0 && o->rest != NULL)
+    if (is_made && json_array_size(all) == 0 && needs_pattern(o, name))
+        given = json_false(); /* a singleton of jansson's */
+    else if (is_made && given == NULL && json_array_size(all) == 0 && o->rest != NULL)
         given = o->rest;
     if (is_made && given != NULL)
         is_made = json_array_insert(all, 0, (json_t *)given) == 0;
@@ -402,14 +480,10 @@ static bool add_rest(struct object_walk *o, json_t *rest, size_t set, const json
     if (rc == STATUS_OK && o->has_names)
         rc = string_rules_add(&r, &o->all_names, false, &why);
     for (size_t i = 0; rc == STATUS_OK && i < o->n_patterns; i++) {
-        const struct regex *regex = &o->patterns[i].regex;
         const bool is_in = (set >> i & 1) != 0;
 
-        if (!is_in && regex->n_parts > 1)
-            rc = error_set(&why, STATUS_UNIMPLEMENTED, "has look-ahead beside other patterns");
-        for (size_t k = 0; rc == STATUS_OK && k < regex->n_parts; k++)
-            rc = string_rules_add(&r, &regex->parts[k].automaton,
-                                  is_in ? regex->parts[k].is_excluded : true, &why);
+        if (is_in || (o->patterns[i].apart & set) == 0)
+            rc = string_rules_add(&r, &o->patterns[i].names, !is_in, &why);
         if (is_in && rc == STATUS_OK && json_array_append(all, o->patterns[i].schema) != 0)
             rc = error_no_memory(&why, 0, "a schema");
     }
@@ -474,6 +548,15 @@ static size_t count_required(const struct object_walk *o)
     return n;
 }
 
+/* No two patterns of the set are apart. */
+static bool set_has_names(const struct object_walk *o, size_t set)
+{
+    for (size_t i = 0; i < o->n_patterns; i++)
+        if ((set >> i & 1) != 0 && (o->patterns[i].apart & set) != 0)
+            return false;
+    return true;
+}
+
 static bool walk_rest(struct object_walk *o, json_t *rest)
 {
     const double least = json_number_value(json_object_get(o->s, "minProperties"));
@@ -482,9 +565,18 @@ static bool walk_rest(struct object_walk *o, json_t *rest)
     if (least <= MAX_LEAST && least > 1 + (double)count_required(o))
         o->n_distinct = (size_t)least - count_required(o);
 
-    for (size_t set = 1; set < (size_t)1 << o->n_patterns; set++)
+    for (size_t set = 1, n = 0; set < (size_t)1 << o->n_patterns; set++) {
+        if (!set_has_names(o, set))
+            continue;
+        if (n++ == MAX_SETS) {
+            if (!guard_leave_out(o->g, "patternProperties",
+                                 "has too many patterns that one name may match"))
+                return false;
+            break;
+        }
         if (!add_rest(o, rest, set, NULL))
             return false;
+    }
     return !is_open(o) || add_rest(o, rest, 0, o->rest);
 }
 
@@ -594,10 +686,11 @@ bool guard_object(struct guard *g, json_t *out, const json_t *s, bool *ret_is_ne
         o->rest = json_object_get(s, o->rest_name);
     }
     is_walked = (o->members != NULL && o->required != NULL) || guard_no_memory(g) != NULL;
-    is_walked = is_walked && guard_check_unevaluated(g, s, o->rest_name) && open_patterns(o) &&
-                open_names(o) && walk_members(o, ret_is_never) &&
-                (*ret_is_never || g->is_trial ||
-                 (walk_rest(o, rest) && walk_counts(o, out, rest, ret_is_never)));
+    is_walked =
+        is_walked && guard_check_unevaluated(g, s, o->rest_name) && open_patterns(o) &&
+        open_names(o) && walk_members(o, ret_is_never) &&
+        (*ret_is_never || g->is_trial ||
+         (part_patterns(o) && walk_rest(o, rest) && walk_counts(o, out, rest, ret_is_never)));
     if (is_walked && (json_object_set(out, "members", o->members) != 0 ||
                       json_object_set(out, "rest", rest) != 0))
         is_walked = guard_no_memory(g) != NULL;

@@ -212,17 +212,11 @@ static void opposite_add_bound(struct opposite *o, json_t *out, const struct bou
         o->is_partial = o->is_partial || (beyond < 0) == (b->step > 0);
 }
 
-/* One with look-ahead has no opposite of one automaton. */
 static void opposite_add_pattern(struct opposite *o, json_t *out, json_t *pattern)
 {
-    const char *text = json_string_value(pattern);
-
-    if (text == NULL || strstr(text, "(?=") != NULL || strstr(text, "(?!") != NULL)
-        o->is_partial = true;
-    else
-        opposite_put(o, out,
-                     json_pack("{s:s,s:{s:s,s:O}}", "type", "string", "not", "type", "string",
-                               "pattern", pattern));
+    opposite_put(o, out,
+                 json_pack("{s:s,s:{s:s,s:O}}", "type", "string", "not", "type", "string",
+                           "pattern", pattern));
 }
 
 /* --- arrays and objects --- */

@@ -9,6 +9,7 @@
  *   exclusiveMinimum and -Maximum    numbers
  *   contains        {"schema", "least", "most"}; most -1: any number
  *   -opposite       true where anyOf has the opposite of a schema
+ *   -patterned      names of properties that there may be only where a pattern is found in them
  * A given schema of anyOf that has "-optional" is left out where it cannot be joined.
  * What a walk returns is a schema of the third form, which schema_grammar.h describes; json_false()
  * where no value matches; NULL with an error in g. */
@@ -36,8 +37,9 @@ struct guard {
     json_t *made;  /* what was asked of strings: what they became */
     struct buf path, *left_out;
     bool strict;
-    bool is_trial;  /* only whether any value matches is asked: see guard_disjoint.c */
-    bool is_joined; /* what becomes normal now is joined with others */
+    bool has_resources; /* a schema inside of the root has a base of its own for references */
+    bool is_trial;      /* only whether any value matches is asked: see guard_disjoint.c */
+    bool is_joined;     /* what becomes normal now is joined with others */
     unsigned depth;
     size_t n_nodes, n_merged;
     size_t work;     /* what may still be done for automata */

@@ -182,17 +182,25 @@ static bool keyword_has_schemas(const char *keyword, bool *ret_has_names)
 static bool find_names_in(struct guard *g, const json_t *at, bool has_names, unsigned depth)
 {
     json_t *from = (json_t *)at; /* jansson's iterators do not change it */
-    const char *id = has_names ? NULL : json_string_value(json_object_get(at, "$id")),
-               *anchor = has_names ? NULL : json_string_value(json_object_get(at, "$anchor"));
+    static const char *const anchors[] = {"$anchor", "$dynamicAnchor"};
+    const char *id = has_names ? NULL : json_string_value(json_object_get(at, "$id"));
     char name[MAX_PART];
 
     if (depth == MAX_NAME_DEPTH)
-        return true;                 /* the walk refuses it */
-    if (id != NULL && at != g->root) /* what is named inside has another base */
+        return true; /* the walk refuses it */
+    if (id != NULL && id[0] == '#' && id[1] == '/')
+        id = NULL; /* what references call so is found by the pointer */
+    if (id != NULL && at != g->root && id[0] != '#') { /* what is named inside has another base */
+        g->has_resources = true;
         return strlen(id) >= sizeof(name) || names_add(g, id, at);
+    }
     if (id != NULL && strlen(id) < sizeof(name) && !names_add(g, id, at))
         return false;
-    if (anchor != NULL && strlen(anchor) + 1 < sizeof(name)) {
+    for (size_t i = 0; !has_names && i < 2; i++) {
+        const char *anchor = json_string_value(json_object_get(at, anchors[i]));
+
+        if (anchor == NULL || strlen(anchor) + 1 >= sizeof(name))
+            continue;
         (void)snprintf(name, sizeof(name), "#%s", anchor);
         if (!names_add(g, name, at))
             return false;

@@ -50,16 +50,15 @@ static bool leave_out_because(struct guard *g, const char *keyword, const struct
     return guard_leave_out(g, keyword, message);
 }
 
-static bool add_pattern(struct guard *g, struct string_rules *r, const json_t *pattern,
-                        const char *keyword)
+static bool add_pattern(struct guard *g, struct string_rules *r, const json_t *pattern)
 {
     struct error why = {0};
 
     if (!json_is_string(pattern))
-        return guard_fail(g, keyword, "must be a string") != NULL;
+        return guard_fail(g, "pattern", "must be a string") != NULL;
     return string_rules_add_pattern(r, json_string_value(pattern), json_string_length(pattern),
                                     &why) == STATUS_OK ||
-           leave_out_because(g, keyword, &why);
+           leave_out_because(g, "pattern", &why);
 }
 
 static bool add_format(struct guard *g, struct string_rules *r, const json_t *format)
@@ -110,18 +109,17 @@ static bool read_bound_of_length(struct guard *g, const json_t *s, const char *n
 /* A pattern that strings do not match. */
 static bool add_not_pattern(struct guard *g, struct string_rules *r, const json_t *pattern)
 {
-    const size_t n = r->n_parts;
+    struct automaton a;
+    struct error why = {0};
+    enum status rc;
 
-    if (!add_pattern(g, r, pattern, "not"))
-        return false;
-    if (r->n_parts == n)
-        return true; /* it is left out */
-    if (r->n_parts == n + 1) {
-        r->parts[n].is_excluded = !r->parts[n].is_excluded;
-        return true;
-    }
-    r->n_parts = n;
-    return guard_leave_out(g, "not", "cannot be enforced for a pattern with look-ahead");
+    if (!json_is_string(pattern))
+        return guard_fail(g, "not", "must have a pattern that is a string") != NULL;
+    rc = string_pattern(&a, json_string_value(pattern), json_string_length(pattern), r->work,
+                        r->arena, &why);
+    if (rc == STATUS_OK)
+        rc = string_rules_add(r, &a, true, &why);
+    return rc == STATUS_OK || leave_out_because(g, "not", &why);
 }
 
 static bool add_patterns(struct guard *g, struct string_rules *r, const json_t *s)
@@ -130,7 +128,7 @@ static bool add_patterns(struct guard *g, struct string_rules *r, const json_t *
                  *others = json_object_get(s, "-notPattern");
 
     for (size_t i = 0; i < json_array_size(patterns); i++)
-        if (!add_pattern(g, r, json_array_get(patterns, i), "pattern"))
+        if (!add_pattern(g, r, json_array_get(patterns, i)))
             return false;
     for (size_t i = 0; i < json_array_size(others); i++)
         if (!add_not_pattern(g, r, json_array_get(others, i)))

@@ -38,20 +38,6 @@ static bool is_anything(const json_t *schema)
 
 /* --- keywords that depend on others --- */
 
-/* A member that only theirs names, and no other than a pattern of mine allows. */
-static bool hides_members(const json_t *mine, const json_t *theirs)
-{
-    json_t *from = json_object_get(theirs, "properties");
-
-    if (json_object_size(json_object_get(mine, "patternProperties")) == 0 ||
-        !json_is_false(json_object_get(mine, "additionalProperties")))
-        return false;
-    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at))
-        if (json_object_get(json_object_get(mine, "properties"), json_object_iter_key(at)) == NULL)
-            return true;
-    return false;
-}
-
 /* Not where a keyword of one would be about what the other names. */
 static bool may_merge(const json_t *a, const json_t *b)
 {
@@ -65,8 +51,6 @@ static bool may_merge(const json_t *a, const json_t *b)
         return false;
     if ((json_object_get(a, rest) != NULL && json_object_get(b, patterns) != NULL) ||
         (json_object_get(b, rest) != NULL && json_object_get(a, patterns) != NULL))
-        return false;
-    if (hides_members(a, b) || hides_members(b, a))
         return false;
     if (json_object_get(a, "unevaluatedProperties") != NULL &&
         json_object_get(b, "additionalProperties") != NULL)
@@ -119,26 +103,31 @@ static json_t *both_schemas(json_t *a, json_t *b)
 }
 
 /* Sets the member as both have it, as a name or as any other. One that the other's rest forbids is
- * left out: the rest of both forbids it then. */
-static bool member_set(json_t *to, const char *name, const json_t *a, const json_t *b)
+ * left out: the rest of both forbids it then. Where the other has patterns it is put into the list
+ * of names that need one. */
+static bool member_set(json_t *to, json_t *patterned, const char *name, const json_t *a,
+                       const json_t *b)
 {
     json_t *mine = json_object_get(json_object_get(a, "properties"), name),
            *theirs = json_object_get(json_object_get(b, "properties"), name),
-           *rest = json_object_get(mine == NULL ? a : b, "additionalProperties");
+           *one = mine != NULL ? mine : theirs;
+    const json_t *other = mine == NULL ? a : b;
+    json_t *rest = json_object_get(other, "additionalProperties");
 
-    if (mine == NULL || theirs == NULL) {
-        if (json_is_false(rest))
-            return true;
-        mine = mine == NULL ? rest : mine;
-        theirs = theirs == NULL ? rest : theirs;
-    }
-    if (mine == NULL || theirs == NULL)
-        return json_object_set(to, name, mine != NULL ? mine : theirs) == 0;
-    return json_object_set_new(to, name, both_schemas(mine, theirs)) == 0;
+    if (mine != NULL && theirs != NULL)
+        return json_object_set_new(to, name, both_schemas(mine, theirs)) == 0;
+    if (rest == NULL)
+        return json_object_set(to, name, one) == 0;
+    if (!json_is_false(rest))
+        return json_object_set_new(
+                   to, name, mine != NULL ? both_schemas(one, rest) : both_schemas(rest, one)) == 0;
+    return json_object_size(json_object_get(other, "patternProperties")) == 0 ||
+           (json_object_set(to, name, one) == 0 &&
+            json_array_append_new(patterned, json_string(name)) == 0);
 }
 
 /* The properties of both; NULL: one's are no object. */
-static json_t *both_members(const json_t *a, const json_t *b)
+static json_t *both_members(json_t *patterned, const json_t *a, const json_t *b)
 {
     json_t *both = json_object(),
            *lists[] = {json_object_get(a, "properties"), json_object_get(b, "properties")};
@@ -148,7 +137,7 @@ static json_t *both_members(const json_t *a, const json_t *b)
 
         for (void *at = json_object_iter(lists[i]); is_set && at != NULL;
              at = json_object_iter_next(lists[i], at))
-            is_set = member_set(both, json_object_iter_key(at), a, b);
+            is_set = member_set(both, patterned, json_object_iter_key(at), a, b);
         if (!is_set) {
             json_decref(both);
             return NULL;
@@ -242,8 +231,8 @@ static json_t *both_values(const char *name, json_t *a, json_t *b)
                                         "minProperties"};
     static const char *const most[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems",
                                        "maxProperties"};
-    static const char *const lists[] = {"-notPattern", "anyOf",         "format", "multipleOf",
-                                        "not",         "propertyNames", "pattern"};
+    static const char *const lists[] = {"-notPattern", "-patterned", "anyOf",         "format",
+                                        "multipleOf",  "not",        "propertyNames", "pattern"};
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         if (strcmp(name, lists[i]) == 0)
@@ -283,16 +272,17 @@ static bool types_are_known(const json_t *a, const json_t *b)
 
 bool schema_merge(json_t *schema, const json_t *part)
 {
-    json_t *from = (json_t *)part, *members; /* jansson's iterators do not change it */
-    bool has_members = json_object_get(schema, "properties") != NULL ||
-                       json_object_get(part, "properties") != NULL;
+    json_t *from = (json_t *)part, /* jansson's iterators do not change it */
+        *patterned = json_array(), *members = NULL, *known;
+    const bool has_members = json_object_get(schema, "properties") != NULL ||
+                             json_object_get(part, "properties") != NULL;
+    bool is_merged = patterned != NULL && may_merge(schema, part);
 
-    if (!may_merge(schema, part))
-        return false;
-    members = both_members(schema, part);
-    if (members == NULL)
-        return false;
-    for (void *at = json_object_iter(from); at != NULL; at = json_object_iter_next(from, at)) {
+    if (is_merged)
+        members = both_members(patterned, schema, part);
+    is_merged = members != NULL;
+    for (void *at = json_object_iter(from); is_merged && at != NULL;
+         at = json_object_iter_next(from, at)) {
         const char *name = json_object_iter_key(at);
         json_t *mine = json_object_get(schema, name), *theirs = json_object_iter_value(at), *both;
 
@@ -303,13 +293,16 @@ bool schema_merge(json_t *schema, const json_t *part)
             name = "enum"; /* of no type */
             both = json_array();
         }
-        if (both == NULL || json_object_set_new(schema, name, both) != 0) {
-            json_decref(members);
-            return false;
-        }
+        is_merged = both != NULL && json_object_set_new(schema, name, both) == 0;
     }
-    if (has_members)
-        return json_object_set_new(schema, "properties", members) == 0;
+    if (is_merged && has_members)
+        is_merged = json_object_set(schema, "properties", members) == 0;
+    known = json_object_get(schema, "-patterned");
+    if (is_merged && json_array_size(patterned) > 0)
+        is_merged = json_array_extend(patterned, known) == 0 || known == NULL;
+    if (is_merged && json_array_size(patterned) > 0)
+        is_merged = json_object_set(schema, "-patterned", patterned) == 0;
     json_decref(members);
-    return true;
+    json_decref(patterned);
+    return is_merged;
 }

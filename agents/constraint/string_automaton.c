@@ -541,6 +541,17 @@ enum status string_rules_join(const struct string_rules *r, struct automaton *ou
     return j.least > 0 || j.most < SIZE_MAX ? joined_make(&j, out, err) : STATUS_OK;
 }
 
+enum status string_pattern(struct automaton *out, const char *pattern, size_t len, size_t *work,
+                           struct arena *arena, struct error *err)
+{
+    struct string_rules r;
+    enum status rc;
+
+    string_rules_init(&r, work, arena);
+    rc = string_rules_add_pattern(&r, pattern, len, err);
+    return rc == STATUS_OK ? string_rules_join(&r, out, err) : rc;
+}
+
 /* --- JSON text --- */
 
 enum {

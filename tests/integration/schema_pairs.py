@@ -143,8 +143,8 @@ class Draw:
             schema["maxLength"] = self.chance.randint(0, 8)
         if self.maybe(0.05):
             schema["maxLength"] = self.chance.choice((255, 300, 400))
-            longest = schema["maxLength"]
-            draw = lambda: "é" * self.chance.choice((longest, longest - 1, longest + 1, longest // 2))  # noqa: E731
+            longest, begin = schema["maxLength"], draw if "pattern" in schema else str
+            draw = lambda: begin().ljust(self.chance.choice((longest, longest - 1, longest + 1, longest // 2)), "é")  # noqa: E731
         return schema, draw
 
     def number(self):
@@ -207,7 +207,9 @@ class Draw:
         if self.maybe(0.15):
             schema["patternProperties"] = {self.one("^x-", "b", "^a", "[0-9]"): self.schema(0)[0]}
         if self.maybe(0.1):
-            schema["propertyNames"] = self.one({"pattern": "^[a-z]"}, {"maxLength": 3}, {"minLength": 2}, {"enum": ["a", "b", "ab"]}, {"type": "string"})
+            schema["propertyNames"] = self.one({"pattern": "^[a-z]"}, {"maxLength": 3}, {"minLength": 2}, {"enum": ["a", "b", "ab"]}, {"type": "string"},
+                                               {"anyOf": [{"pattern": "^a"}, {"enum": ["b", "x-1"]}]}, {"anyOf": [{"minLength": 3}, {"const": "a"}, False]},
+                                               {"oneOf": [{"pattern": "b"}, {"maxLength": 1}]}, {"not": {"pattern": "^a", "minLength": 2}})
         if self.maybe(0.15):
             schema["minProperties"] = self.chance.randint(0, 3)
         if self.maybe(0.15):

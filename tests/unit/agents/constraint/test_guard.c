@@ -54,6 +54,19 @@ START_TEST(test_rules)
          "r1 ::= \"null\"\n"},
         {"{\"$ref\":\"http://a/b\",\"$defs\":{\"a\":{\"$id\":\"http://a/b\",\"type\":\"null\"}}}",
          "r1 ::= \"null\"\n"},
+        {"{\"$dynamicRef\":\"#x\",\"$defs\":{\"a\":{\"$dynamicAnchor\":\"x\",\"type\":\"null\"}}}",
+         "::= \"null\"\n"},
+        {"{\"$id\":\"http://a/b\",\"anyOf\":[{\"type\":\"null\"},{\"type\":\"array\",\"items\":{"
+         "\"$recursiveRef\":\"#\"}}]}",
+         "\"null\""},
+        /* names as drafts before 2019 have them, without a base of their own */
+        {"{\"$ref\":\"#x\",\"$defs\":{\"a\":{\"$id\":\"#x\",\"allOf\":[{\"$ref\":\"#/$defs/b\"}]},"
+         "\"b\":{\"type\":\"null\"}}}",
+         "::= \"null\"\n"},
+        {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$id\":\"#/$defs/a\",\"allOf\":[{\"$ref\":"
+         "\"#/$defs/"
+         "b\"}],\"$defs\":{\"c\":{\"$id\":\"c\",\"type\":\"null\"}}},\"b\":{\"$ref\":\"c\"}}}",
+         "::= \"null\"\n"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}}"
          "}",
          "r8 ::= \"b\\u0022: \" r2 r5 | \"a\\u0022: \" r2 r4\n"
@@ -154,6 +167,36 @@ START_TEST(test_same)
         {"{\"type\":\"object\",\"propertyNames\":{\"minLength\":3}}",
          "{\"type\":\"object\",\"propertyNames\":{\"$ref\":\"#/$defs/x\"},\"$defs\":{\"x\":{"
          "\"minLength\":3}}}"},
+        {"{\"type\":\"string\",\"pattern\":\"^(x|[^a][\\\\s\\\\S]*)?$\"}",
+         "{\"type\":\"string\",\"not\":{\"pattern\":\"^(?!x$)(?=a)\"}}"},
+        {"{\"type\":\"object\",\"additionalProperties\":false,\"patternProperties\":{\"^a(b|c["
+         "\\\\s\\\\S]+)$\":"
+         "{\"type\":\"null\"},\"^a(c|[^bc][\\\\s\\\\S]*|b[\\\\s\\\\S]+)?$\":{\"type\":\"integer\"}}"
+         "}",
+         "{\"type\":\"object\",\"additionalProperties\":false,\"patternProperties\":{\"^(?!ac$)a(b$"
+         "|c)\":"
+         "{\"type\":\"null\"},\"^(?!ab$)(?!ac[\\\\s\\\\S])a\":{\"type\":\"integer\"}}}"},
+        {"{\"type\":\"object\",\"properties\":{\"z\":{\"type\":\"null\"},\"x1\":{\"maxLength\":1}},"
+         "\"patternProperties\":{\"^x\":{\"type\":\"string\"}},\"additionalProperties\":false}",
+         "{\"allOf\":[{\"type\":\"object\",\"patternProperties\":{\"^x\":{\"type\":\"string\"}},"
+         "\"properties\":{"
+         "\"z\":{}},\"additionalProperties\":false},{\"properties\":{\"x1\":{\"maxLength\":1},"
+         "\"y\":{}}},"
+         "{\"properties\":{\"y\":{},\"z\":{\"type\":\"null\"}}}]}"},
+        /* of names, alternatives */
+        {"{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^(a.*|b|cd)$\"}}",
+         "{\"type\":\"object\",\"propertyNames\":{\"anyOf\":[{\"pattern\":\"^a.*$\"},{\"const\":"
+         "\"b\"},{"
+         "\"type\":\"string\",\"enum\":[\"cd\",3]},{\"type\":\"null\"}]}}"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^(?!x[\\\\s\\\\S])\"}}",
+         "{\"type\":\"object\",\"propertyNames\":{\"not\":{\"pattern\":\"^x\",\"minLength\":2}}}"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"minLength\":1}}",
+         "{\"type\":\"object\",\"propertyNames\":{\"anyOf\":[{\"minLength\":1},{\"pattern\":\"^a$"
+         "\"}]}}"},
+        {"{\"type\":\"object\",\"additionalProperties\":{}}",
+         "{\"type\":\"object\",\"additionalProperties\":{},\"propertyNames\":{\"anyOf\":[{"
+         "\"pattern\":"
+         "\"^a\"},{}]}}"},
         {"{\"type\":\"object\",\"propertyNames\":{\"maxLength\":1000000000}}",
          "{\"type\":\"object\",\"propertyNames\":{\"maxLength\":1e300}}"},
         {"{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^[^xy]*$\",\"maxLength\":4}}",
@@ -245,19 +288,23 @@ END_TEST
 START_TEST(test_unenforced)
 {
     static const struct sample rows[] = {
-        {"{\"not\":{\"pattern\":\"^(?=a)a\"}}", "# not"},
+        {"{\"not\":{\"pattern\":\"(?<=a)b\"}}", "#/anyOf/0 not"},
         {"{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":2}", "# uniqueItems"},
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"uniqueItems\":true,\"contains\":{}}}}",
          "#/properties/a uniqueItems"},
         {"{\"contains\":{\"format\":\"date\"},\"maxContains\":1}", "#/maxContains not"},
         {"{\"contains\":{},\"minContains\":65}", "# minContains"},
         {"{\"type\":\"object\",\"patternProperties\":{\"(?<=a)b\":{}}}", "# patternProperties"},
-        {"{\"type\":\"object\",\"propertyNames\":{\"not\":{\"pattern\":\"^x\",\"minLength\":2}}}",
-         "# propertyNames"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"anyOf\":[{\"pattern\":\"(?<=a)b\"},{"
+         "\"maxLength\":1}]}}",
+         "#/propertyNames pattern"},
         {"{\"type\":\"object\",\"minProperties\":17}", "# minProperties"},
         {"{\"additionalProperties\":false,\"patternProperties\":{\"^aa?$\":{}},"
          "\"minProperties\":2}",
          "# minProperties"},
+        {"{\"$dynamicRef\":\"#x\",\"$defs\":{\"a\":{\"$id\":\"http://"
+         "a\",\"$dynamicAnchor\":\"x\"}}}",
+         "# $dynamicRef"},
         {"{\"type\":\"integer\",\"multipleOf\":123457}", "# multipleOf"},
         {"{\"const\":[1.8446744073709552e19]}", "# const"},
         {"{\"enum\":[1,{\"a\":-1e19}]}", "# enum"},
@@ -266,9 +313,6 @@ START_TEST(test_unenforced)
         {"{\"type\":\"string\",\"pattern\":\"a(?=a)\"}", "# pattern"},
         {"{\"type\":\"string\",\"pattern\":\"^(ab?){300}$\",\"maxLength\":500}", "# maxLength"},
         {"{\"allOf\":[{\"type\":\"array\",\"prefixItems\":[{}]},{\"prefixItems\":[{}]}]}",
-         "# allOf"},
-        {"{\"allOf\":[{\"type\":\"object\",\"patternProperties\":{\"^x\":{\"type\":\"string\"}},"
-         "\"additionalProperties\":false},{\"properties\":{\"x1\":{\"maxLength\":1}}}]}",
          "# allOf"},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "# oneOf"},
         {"{\"oneOf\":[{\"format\":\"ipv4\"},{\"format\":\"hostname\"}]}", "# oneOf"},
