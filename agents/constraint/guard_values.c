@@ -15,6 +15,9 @@ enum {
     SCRATCH_BYTES = 48 << 20, /* for the automata of one string or number */
     MAX_LEAST = 32,           /* characters that are counted by an automaton */
     FEW_RANGES = 16,          /* a set of more takes many states for each character of a string */
+    HEAD_REACH = 32,          /* characters behind a head that its automaton has, too */
+    LONG_TAIL = 512,          /* characters; shorter strings have automata that count them all */
+    HEAD_SLACK = 16,          /* characters of a head beyond its shortest one */
     MAX_NOT = 256,
     MAX_REPLY = 100000000, /* characters; no context holds as many */
 };
@@ -270,6 +273,67 @@ static bool try_counted(struct guard *g, json_t *out, const json_t *s, const str
                : false;
 }
 
+static bool put_tail_part(struct guard *g, json_t *blocks, const char *name,
+                          const struct string_tail *t, const struct automaton *a, size_t most_head,
+                          size_t least, size_t n, bool is_part, struct arena *arena)
+{
+    struct automaton text;
+    struct error why = {0};
+
+    if (string_tail_to_json(&text, t, a, most_head, least, n, is_part, &g->work, arena, &why) !=
+        STATUS_OK) {
+        if (why.status != STATUS_UNIMPLEMENTED)
+            *g->err = why;
+        return false;
+    }
+    return text.n_states > 0 && put_automaton(g, blocks, name, &text);
+}
+
+/* Strings that end in characters of one set, behind a head of few: these are counted in blocks. */
+static bool put_tail(struct guard *g, json_t *out, const struct string_rules *r,
+                     const struct string_tail *t, const struct automaton *a, struct arena *arena)
+{
+    const struct counting by = counting_of(&t->set);
+    const size_t reach = by.reach < HEAD_REACH ? by.reach : HEAD_REACH, block = reach / 2,
+                 most_head = t->shortest + HEAD_SLACK;
+    size_t left = r->most - most_head - block, n_open = 1;
+    json_t *blocks = json_object();
+    bool is_put = blocks != NULL || guard_no_memory(g) != NULL;
+
+    for (; left > by.reach; left -= by.block)
+        n_open++;
+    is_put = is_put &&
+             put_tail_part(g, blocks, "first", t, a, most_head, r->least, reach, false, arena) &&
+             put_tail_part(g, blocks, "head", t, a, most_head, r->least, block, true, arena) &&
+             put_block(g, blocks, "block", &t->set, by.block, by.block, true) &&
+             put_block(g, blocks, "next", &t->set, 0, by.reach, false) &&
+             put_block(g, blocks, "last", &t->set, 0, left, false);
+    if (is_put)
+        is_put = (json_object_set_new(blocks, "n_needed", json_integer(0)) == 0 &&
+                  json_object_set_new(blocks, "n_open", json_integer((json_int_t)n_open)) == 0 &&
+                  json_object_set(out, "blocks", blocks) == 0) ||
+                 guard_no_memory(g) != NULL;
+    json_decref(blocks);
+    return is_put;
+}
+
+/* True: it is put, as a head and counted characters. r has all rules. */
+static bool try_tail(struct guard *g, json_t *out, const struct string_rules *r)
+{
+    struct string_rules plain = *r;
+    struct string_tail t;
+    struct automaton a;
+    struct error why = {0};
+
+    plain.least = 0;
+    plain.most = SIZE_MAX;
+    if (r->most == SIZE_MAX || r->most < LONG_TAIL || r->n_parts == 0 || r->least > MAX_LEAST ||
+        string_rules_join(&plain, &a, &why) != STATUS_OK || !string_tail_find(&t, &a, r->arena))
+        return false; /* a failure comes again */
+    return r->most >= counting_of(&t.set).min_most + t.shortest + HEAD_SLACK &&
+           put_tail(g, out, r, &t, &a, r->arena);
+}
+
 /* Lengths that are no bound on any reply go; of those beyond the limit the least cannot be counted,
  * and the most is the limit. */
 static bool check_lengths(struct guard *g, struct string_rules *r)
@@ -339,8 +403,12 @@ static bool make_string(struct guard *g, json_t *out, const json_t *s, bool *ret
                (g->is_trial ? r.n_parts > 0 || has_pattern : !try_counted(g, out, s, &r))) {
         is_walked = g->err->status == STATUS_OK && add_patterns(g, &r, s);
         is_left = r.n_parts == 0 && r.least == 0 && r.most == SIZE_MAX;
+        if (is_walked && !is_left && !g->is_trial && try_tail(g, out, &r)) {
+            arena_deinit(&arena);
+            return true;
+        }
         if (is_walked && !is_left)
-            is_walked = join_rules(g, &r, &a, &is_left);
+            is_walked = g->err->status == STATUS_OK && join_rules(g, &r, &a, &is_left);
         if (is_walked && !is_left && a.n_states == 0) {
             json_decref(
                 guard_never(g, "pattern", "and what stands beside it are satisfied by no string"));

@@ -156,7 +156,9 @@ static int write_blocks(struct schema_grammar *s, const json_t *blocks)
 {
     const size_t n_needed = (size_t)json_integer_value(json_object_get(blocks, "n_needed")),
                  n_open = (size_t)json_integer_value(json_object_get(blocks, "n_open"));
-    const int block = write_automaton(s, json_string_value(json_object_get(blocks, "block")));
+    const char *head = json_string_value(json_object_get(blocks, "head"));
+    const int block = write_automaton(s, json_string_value(json_object_get(blocks, "block"))),
+              begin = head != NULL ? write_automaton(s, head) : block;
     int at = write_automaton(s, json_string_value(json_object_get(blocks, "last")));
 
     for (size_t i = n_open; i-- > 0 && !s->is_failed;) {
@@ -164,7 +166,7 @@ static int write_blocks(struct schema_grammar *s, const json_t *blocks)
         const int end = write_automaton(s, json_string_value(json_object_get(blocks, name)));
         const int rule = new_rule(s);
 
-        rule_put(s, "r%d ::= r%d | r%d r%d\n", rule, end, block, at);
+        rule_put(s, "r%d ::= r%d | r%d r%d\n", rule, end, i == 0 ? begin : block, at);
         at = rule;
     }
     for (size_t i = 0; i < n_needed && !s->is_failed; i++) {

@@ -8,7 +8,8 @@
  *     strings   "string": an automaton over the text behind the first quote; or "blocks", which
  *               count: "n_needed" times "block", an automaton of some characters; then "n_open"
  *               times a string may end as "first", the later times "next" says, or has one block
- *               more; then it ends as "last" says. Else any string
+ *               more, of which the first may be another, "head"; then it ends as "last" says. Else
+ *               any string
  *     numbers   "number": an automaton
  *     arrays    "prefix": [...], "items": a schema or false, "min_items", "max_items"; or
  *               "values": [...]: each of these at most once; or "classes": [...]: at most one item

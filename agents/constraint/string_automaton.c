@@ -900,6 +900,132 @@ enum status string_to_json(struct automaton *out, const struct automaton *a, siz
     return string_make_json(out, a, false, work, arena, err);
 }
 
+/* --- texts that end in one set of characters --- */
+
+/* How many characters lead back to the state; 0: one leads elsewhere, or it is no end. */
+static size_t tail_size(const struct automaton *a, uint32_t state)
+{
+    const struct automaton_state *s = &a->states[state];
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < s->n_edges; i++) {
+        if (s->edges[i].target != state)
+            return 0;
+        n += s->edges[i].last - s->edges[i].first + 1;
+    }
+    return s->is_end ? n : 0;
+}
+
+/* That of most characters; states come in the order of a search breadth first. */
+bool string_tail_find(struct string_tail *ret, const struct automaton *a, struct arena *arena)
+{
+    uint32_t *far = arena_alloc(arena, a->n_states + 1, sizeof(*far));
+    size_t most = 0;
+
+    if (far == NULL)
+        return false;
+    memset(far, 0xFF, (a->n_states + 1) * sizeof(*far));
+    far[0] = 0;
+    for (uint32_t at = 0; at < a->n_states; at++) {
+        const struct automaton_state *s = &a->states[at];
+
+        for (uint32_t i = 0; i < s->n_edges; i++)
+            if (far[at] != UINT32_MAX && far[s->edges[i].target] > far[at] + 1)
+                far[s->edges[i].target] = far[at] + 1;
+        if (tail_size(a, at) > most) {
+            most = tail_size(a, at);
+            ret->state = at;
+            ret->shortest = far[at];
+        }
+    }
+    ret->set = (struct char_set){arena_alloc(arena, CHAR_SET_MAX, sizeof(*ret->set.ranges)), 0,
+                                 CHAR_SET_MAX};
+    if (most == 0 || ret->set.ranges == NULL)
+        return false;
+    for (uint32_t i = 0; i < a->states[ret->state].n_edges; i++)
+        if (!char_set_add(&ret->set, a->states[ret->state].edges[i].first,
+                          a->states[ret->state].edges[i].last))
+            return false;
+    return true;
+}
+
+struct tailed {
+    const struct automaton *a;
+    uint32_t tail;
+    size_t most_head, least, n;
+    bool is_part;
+};
+
+struct tailed_key {
+    uint32_t state, n_head, n_tail, n_all; /* n_all: up to least */
+};
+
+static void tailed_start(const void *self, void *ret_key)
+{
+    (void)memset(ret_key, 0, sizeof(struct tailed_key));
+}
+
+static bool tailed_step(const void *self, const void *key, uint32_t code, void *ret_key)
+{
+    const struct tailed *t = self;
+    const struct tailed_key *k = key;
+    struct tailed_key next = {.state = automaton_step(t->a, k->state, code)};
+
+    if (next.state == AUTOMATON_DEAD)
+        return false;
+    if (k->state == t->tail)
+        next.n_tail = k->n_tail + 1;
+    else if (k->n_head == t->most_head)
+        return false;
+    else if (next.state != t->tail)
+        next.n_head = k->n_head + 1;
+    next.n_all = k->n_all < t->least ? k->n_all + 1 : k->n_all;
+    memcpy(ret_key, &next, sizeof(next));
+    return next.n_tail <= t->n;
+}
+
+static bool tailed_is_end(const void *self, const void *key)
+{
+    const struct tailed *t = self;
+    const struct tailed_key *k = key;
+
+    return t->a->states[k->state].is_end && k->n_all >= t->least &&
+           (!t->is_part || (k->state == t->tail && k->n_tail == t->n));
+}
+
+enum status string_tail_to_json(struct automaton *out, const struct string_tail *t,
+                                const struct automaton *a, size_t most_head, size_t least, size_t n,
+                                bool is_part, size_t *work, struct arena *arena, struct error *err)
+{
+    const struct tailed self = {a, t->state, most_head, least, n, is_part};
+    struct string_rules one = {.n_parts = 1, .arena = arena};
+    struct automaton chars = {.n_states = 0};
+    uint32_t *symbols;
+    size_t n_symbols;
+    enum status rc;
+
+    one.parts[0].automaton = *a;
+    n_symbols = joined_symbols(&symbols, &one);
+    if (n_symbols == 0)
+        return error_no_memory(err, 0, "an automaton");
+    rc = automaton_of_machine(&chars,
+                              &(struct machine){.symbols = symbols,
+                                                .n_symbols = n_symbols,
+                                                .last = CHAR_LAST,
+                                                .key_bytes = sizeof(struct tailed_key),
+                                                .step_work = 2,
+                                                .work = work,
+                                                .start = tailed_start,
+                                                .step = tailed_step,
+                                                .is_end = tailed_is_end,
+                                                .self = &self},
+                              AUTOMATON_MAX_STATES, arena, err);
+    if (rc == STATUS_OK && chars.n_states > 0)
+        return string_make_json(out, &chars, is_part, work, arena, err);
+    *out = chars;
+    return rc;
+}
+
 /* The automaton of a character of the set, and again. */
 static enum status set_loop(struct automaton *out, const struct char_set *set, struct arena *arena,
                             struct error *err)

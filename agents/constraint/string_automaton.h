@@ -38,6 +38,23 @@ enum status string_rules_join(const struct string_rules *r, struct automaton *ou
  * work: as a machine's; UNIMPLEMENTED where it is too much. */
 enum status string_to_json(struct automaton *out, const struct automaton *a, size_t *work,
                            struct arena *arena, struct error *err) MUST_CHECK;
+/* Texts of many characters end in one set of them, as many as there are, behind a head: there is a
+ * state that is an end, and from which each character leads back to it. */
+struct string_tail {
+    struct char_set set;
+    uint32_t state;
+    size_t shortest; /* characters of the shortest head */
+};
+
+/* False: a has no such state, or there is no memory. ret->set has room for CHAR_SET_MAX. */
+bool string_tail_find(struct string_tail *ret, const struct automaton *a, struct arena *arena);
+/* Of a's texts those whose head has at most most_head characters, and that have at least least ones
+ * in all: with up to n of the set behind the head, and the closing quote; or with n of it exactly,
+ * as a part of a string. As JSON text; no states: there are none. UNIMPLEMENTED likewise. */
+enum status string_tail_to_json(struct automaton *out, const struct string_tail *t,
+                                const struct automaton *a, size_t most_head, size_t least, size_t n,
+                                bool is_part, size_t *work, struct arena *arena,
+                                struct error *err) MUST_CHECK;
 /* The JSON text of strings of so many characters of the set, SIZE_MAX: any number; with the closing
  * quote, or a part of a string, behind which others follow. work: as a machine's; UNIMPLEMENTED
  * where it is too much. */

@@ -142,7 +142,7 @@ class Draw:
         if self.maybe(0.3):
             schema["maxLength"] = self.chance.randint(0, 8)
         if self.maybe(0.05):
-            schema["maxLength"] = self.chance.choice((255, 300, 400))
+            schema["maxLength"] = self.chance.choice((255, 300, 600))
             longest, begin = schema["maxLength"], draw if "pattern" in schema else str
             draw = lambda: begin().ljust(self.chance.choice((longest, longest - 1, longest + 1, longest // 2)), "é")  # noqa: E731
         return schema, draw

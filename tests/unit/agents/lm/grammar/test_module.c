@@ -252,6 +252,9 @@ START_TEST(test_gbnf)
 }
 END_TEST
 
+#define A20 "aaaaaaaaaaaaaaaaaaaa"
+#define A100 A20 A20 A20 A20 A20
+
 /* A schema's grammar has no text that is not an instance: each row was one that had. */
 START_TEST(test_schemas)
 {
@@ -273,6 +276,26 @@ START_TEST(test_schemas)
          "\"additionalProperties\":{\"type\":\"null\"},\"$defs\":{\"x\":{\"$ref\":\"#/$defs/y\","
          "\"maxLength\":1},\"y\":{\"type\":\"string\"}}}",
          "{\"a\": null}", "{\"ab\": null}"},
+        {"{\"type\":\"object\",\"propertyNames\":{\"anyOf\":[{\"pattern\":\"^a\"},{\"const\":\"b\"}"
+         "]},"
+         "\"additionalProperties\":{\"type\":\"null\"}}",
+         "{\"ab\": null, \"b\": null}", "{\"ba\": null}"},
+        {"{\"type\":\"object\",\"additionalProperties\":false,\"patternProperties\":{\"^a\":{"
+         "\"type\":\"null\"},"
+         "\"^b\":{\"type\":\"integer\"},\"^c\":{},\"^d\":{},\"^e\":{},\"^f\":{},\"x$\":{"
+         "\"maximum\":1}}}",
+         "{\"ax\": null, \"bx\": 1, \"x\": 1, \"b\": 2}", "{\"bx\": 2}"},
+        {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"null\"},\"patternProperties\":{"
+         "\"^(?!ab$)a\":{\"type\":\"integer\"}}}",
+         "{\"ac\": 1, \"ab\": null}", "{\"ac\": null}"},
+        {"{\"type\":\"string\",\"pattern\":\"^b\",\"maxLength\":601}",
+         "\"b" A100 A100 A100 A100 A100 "\"", "\"b" A100 A100 A100 A100 A100 A100 "a\""},
+        {"{\"type\":\"string\",\"pattern\":\"\\\\S\",\"minLength\":4,\"maxLength\":600}",
+         "\"   \xc3\xa9  " A100 A100 "\"", "\"    \""},
+        {"{\"type\":\"string\",\"pattern\":\"\\\\S\",\"minLength\":4,\"maxLength\":600}",
+         "\"   a\"", "\"  a\""},
+        {"{\"type\":\"string\",\"pattern\":\"^(en|x[a-c]*)$\",\"maxLength\":600}", "\"en\"",
+         "\"enb\""},
         {"{\"type\":\"number\",\"exclusiveMinimum\":16}", "16.0000000000001",
          "16.00000000000000001"},
         {"{\"type\":\"number\",\"exclusiveMinimum\":0.1}", "0.11", "0.1"},
