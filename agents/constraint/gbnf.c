@@ -43,6 +43,14 @@ static enum status gbnf_refuse(struct gbnf *g, const char *what)
                          "the grammar's line %u %s", g->line, what);
 }
 
+static enum status gbnf_refuse_name(struct gbnf *g, const struct gbnf_name *name, const char *what)
+{
+    const int len = name->len < 60 ? (int)name->len : 60;
+
+    return error_because(g->err, STATUS_INVALID, REASON_INVALID_FIELD, NULL,
+                         "the grammar's line %u %s '%.*s'", name->line, what, len, name->text);
+}
+
 static enum status gbnf_put(struct gbnf *g, const char *text, size_t len)
 {
     if (buf_append(g->out, text, len) == STATUS_OK)
@@ -352,10 +360,22 @@ static enum status gbnf_end_group(struct gbnf *g)
     return gbnf_put_text(g, ")");
 }
 
+/* <name> or <[number]>, perhaps behind '!'. */
+static enum status gbnf_refuse_token(struct gbnf *g)
+{
+    struct gbnf_name token = {.text = g->at, .line = g->line};
+    const char *c = g->at;
+
+    while (c < g->end && *c != '>' && *c != '\n')
+        c++;
+    token.len = (size_t)(c - g->at) + (c < g->end && *c == '>');
+    return gbnf_refuse_name(g, &token, "names a token; write its text, as a literal, instead of");
+}
+
 static enum status gbnf_take_other(struct gbnf *g)
 {
     if (*g->at == '<' || *g->at == '!')
-        return gbnf_refuse(g, "matches a token: write the token's text as a literal");
+        return gbnf_refuse_token(g);
     if (*g->at == '/' || *g->at == '~' || *g->at == ':' || *g->at == '%' || *g->at == '\'')
         return gbnf_refuse(g, "is no GBNF: write rules as name ::= \"text\" | [a-z]+ other-name, "
                               "not Lark's or another notation");
@@ -470,14 +490,6 @@ static int gbnf_compare_names(const void *a, const void *b)
     const int by_text = memcmp(x->text, y->text, x->len < y->len ? x->len : y->len);
 
     return by_text != 0 ? by_text : (x->len > y->len) - (x->len < y->len);
-}
-
-static enum status gbnf_refuse_name(struct gbnf *g, const struct gbnf_name *name, const char *what)
-{
-    const int len = name->len < 60 ? (int)name->len : 60;
-
-    return error_because(g->err, STATUS_INVALID, REASON_INVALID_FIELD, NULL,
-                         "the grammar's line %u %s '%.*s'", name->line, what, len, name->text);
 }
 
 /* All that are used are defined, each once, and root is one of them. */

@@ -6,9 +6,12 @@
 #ifndef AGENTS_LM_GRAMMAR_REPEATED_RULE_H
 #define AGENTS_LM_GRAMMAR_REPEATED_RULE_H
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,7 +25,32 @@ namespace repeated_rule
 using Type = Grammar::Impl::GrammarExprType;
 using Sequence = std::vector<int32_t>; /* of elements */
 
-enum { MAX_ALTERNATIVES = 64, MAX_RULES = 16 /* that are replaced */ };
+enum {
+    MAX_ALTERNATIVES = 64,
+    MAX_RULES = 16, /* that are replaced */
+    MAX_PATH = 64,  /* repetitions, each of which is all of a rule that another one repeats */
+};
+
+/* Appends a rule that is a repetition and no more to those on the way to it; throws where it is one
+ * of them, which has no end. name_of: a rule's name. */
+inline void Enter(std::vector<int32_t> *path, int32_t rule,
+                  const std::function<std::string(int32_t)> &name_of)
+{
+    const auto same = std::find(path->begin(), path->end(), rule);
+    std::string name = name_of(rule);
+
+    for (auto other = same; other != path->end(); other++) /* those of groups are longer */
+        if (name_of(*other).size() < name.size())
+            name = name_of(*other);
+    if (name.compare(0, 2, "g-") == 0) /* as agents/constraint/gbnf.c has names */
+        name.erase(0, 2);
+    if (same != path->end())
+        throw std::invalid_argument("the rule '" + name.substr(0, 60) + "' repeats itself alone");
+    if (path->size() == MAX_PATH)
+        throw std::invalid_argument("the rule '" + name.substr(0, 60) +
+                                    "' stands in too many repetitions of repetitions");
+    path->push_back(rule);
+}
 
 /* Whether body is that of a repetition. bodies: of all rules. */
 inline bool IsRepetition(GrammarBuilder *builder, const std::vector<int32_t> &bodies, int32_t body)

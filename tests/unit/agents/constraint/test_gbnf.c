@@ -76,7 +76,10 @@ static const struct written refused[] = {
     {"root ::= \"\\x4\"", "an escape without its two"},
     {"root ::= \"\\uD800\"", "no character"},
     {"root ::= \"\\U00110000\"", "no character"},
-    {"root ::= <think>", "matches a token"},
+    {"root ::= <think> [a-z]", "names a token; write its text, as a literal, instead of '<think>'"},
+    {"root ::= \"a\"\n  !<[1000]>*",
+     "line 2 names a token; write its text, as a literal, instead of "
+     "'!<[1000]>'"},
     {"root ::= \"a\" b ::= \"c\"", "is no GBNF"},
     {"\nroot = \"a\"", "line 2 does not begin with a rule's name and ::="},
     {"start: \"a\" | B\nB: /[a-z]+/", "line 1 is Lark"},
