@@ -139,6 +139,7 @@ class Policy:
     stack: the module is of so many policies (parley.stack): under lock-step row r is policy r % stack's, and the module takes and returns
     [stack, n / stack, …], as its critic does. observations: how many numbers an observation has,
     or its shape. Draws depend on the seed, the row and the number of a session's step, and are those that the daemon's own policies make.
+    A step has the daemon's --attach-timeout (60 s), also the first one, in which a module of torch.compile compiles: call it once before.
     greedy: the likeliest action is taken. rows: the most rows of a step (1024 at most). params_version is what the daemon reports with
     each action; update() sets it with a new module."""
 
