@@ -62,32 +62,41 @@ class Server:
         pass
 
 
-class OpenVino:
-    """A process that is stopped while it has nothing to do: its idle threads may spin."""
+class Process:
+    """A peer in a process of its own, which is stopped while it has nothing to do: its idle threads may spin."""
 
-    rows = ("1", "8", "64", "prefill", "long")
-
-    def __init__(self, model, *flags):
-        python = os.environ.get("OPENVINO_PYTHON", "python3")
-        self.process = subprocess.Popen([python, f"{HERE}/openvino_peer.py", model, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, name, *command):
+        self.name = name
+        self.process = subprocess.Popen([*map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.answer()
 
     def answer(self):
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit(f"OpenVINO ended with {self.process.wait()}; OPENVINO_PYTHON names the Python that has it, openvino.sh makes one")
+            raise SystemExit(f"{self.name} ended with {self.process.wait()}")
         self.process.send_signal(signal.SIGSTOP)
         return json.loads(line)
 
-    def load(self, seed, n, n_in, n_out, n_shared=0):
+    def ask(self, **request):
         self.process.send_signal(signal.SIGCONT)
-        print(json.dumps({"seed": seed, "n": n, "n_in": n_in, "n_out": n_out, "n_shared": n_shared}), file=self.process.stdin, flush=True)
+        print(json.dumps(request), file=self.process.stdin, flush=True)
         return self.answer()
+
+    def load(self, seed, n, n_in, n_out, n_shared=0):
+        return self.ask(seed=seed, n=n, n_in=n_in, n_out=n_out, n_shared=n_shared)
 
     def close(self):
         self.process.send_signal(signal.SIGCONT)
         self.process.stdin.close()
         self.process.wait()
+
+
+class OpenVino(Process):
+    rows = ("1", "8", "64", "prefill", "long")
+
+    def __init__(self, model, *flags):
+        name = "OpenVINO (OPENVINO_PYTHON names the Python that has it, openvino.sh makes one)"
+        super().__init__(name, os.environ.get("OPENVINO_PYTHON", "python3"), f"{HERE}/openvino_peer.py", model, *flags)
 
 
 def run_row(row, n_pairs, ours, theirs, failed):

@@ -4,12 +4,12 @@ none stands still, so that what else the machine does meets all. One table in Ma
 and the commands.
 
 usage: leaderboard.py BUILD_DIR MODEL.gguf PEER… [--rows ROW,…] [--rounds N] [--files FILE,…] [--reference FILE] [--out FOLDER]
-       a PEER: llama-server[:SLOTS][=FILE.gguf]   openvino[=FILE.gguf]   vllm[=FOLDER]   parley:undrafted
+       a PEER: llama-server[:SLOTS][=FILE.gguf]   openvino[=FILE.gguf]   vllm[=FOLDER]   ik-llama[=FILE.gguf]   parley:undrafted
                SLOTS: a number (64), `own` (what it chooses itself), `each` (as many as the row has conversations)
        a FILE: MODEL (as it is), a type (MODEL, requantised by llama.cpp: Q4_0), SHAPE:TYPE (random weights, by shapes.py: 1B:Q4_K_M), or a path
 
-Each peer is installed by its script when it is named (llama_server.sh, openvino.sh, vllm.sh). For each of the files there is a table, and
-all servers load that file, unless one is named with the peer: llama-server and Parley as it is; OpenVINO made Q8_0 by llama.cpp, since
+Each peer is installed by its script when it is named (llama_server.sh, openvino.sh, vllm.sh, ik_llama.sh). For each of the files there is a table, and
+all servers load that file, unless one is named with the peer: llama-server, ik_llama.cpp and Parley as it is; OpenVINO made Q8_0 by llama.cpp, since
 its import of Q4_1 loses SmolLM2; vLLM in bf16, as a folder that transformers writes. Each has its prefix cache. The words of a load are
 new to it, but for the row `shared`, where 64 prompts begin with the same 512 tokens. parley:undrafted is Parley without guesses at next
 tokens. Servers that do not fit into memory together are started for each load.
@@ -252,21 +252,21 @@ class Vllm(Competitor):
         self.wait_until_ready("/health")
 
 
-class OpenVino(Competitor):
-    name = "OpenVINO GenAI"
+class InProcess(Competitor):
+    """One without a server, in a process that stops itself between loads."""
 
-    def __init__(self, build, model, slots, most):
-        os.environ["OPENVINO_PYTHON"] = python = subprocess.run([f"{HERE}/openvino.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-        self.version = said_by(python, "-c", "import openvino_genai; print(openvino_genai.__version__)")
-        self.command = f"openvino_peer.py {model} --prefix-cache"
-        self.model, self.peer = model, None
+    peer = None
+
+    def start_peer(self):
+        """Returns its compare.Process."""
+        raise NotImplementedError
 
     def begin(self, n):
         if self.peer is None:
-            self.peer = compare.OpenVino(self.model, "--prefix-cache")
+            self.peer = self.start_peer()
             self.load(0, 1, 64, 8)
 
-    def load(self, *load):  # which stops itself
+    def load(self, *load):
         return self.peer.load(*load)
 
     def end(self):
@@ -279,7 +279,36 @@ class OpenVino(Competitor):
             self.peer = None
 
 
-PEERS = {"llama-server": LlamaServer, "openvino": OpenVino, "vllm": Vllm, "parley": Undrafted}
+class OpenVino(InProcess):
+    name = "OpenVINO GenAI"
+
+    def __init__(self, build, model, slots, most):
+        os.environ["OPENVINO_PYTHON"] = python = subprocess.run([f"{HERE}/openvino.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        self.version = said_by(python, "-c", "import openvino_genai; print(openvino_genai.__version__)")
+        self.command = f"openvino_peer.py {model} --prefix-cache"
+        self.model = model
+
+    def start_peer(self):
+        return compare.OpenVino(self.model, "--prefix-cache")
+
+
+class IkLlama(InProcess):
+    name = "ik_llama.cpp"
+
+    def __init__(self, build, model, slots, most):
+        python = subprocess.run([f"{HERE}/ik_llama.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        self.version = said_by(python, "-c", "import importlib.metadata as m; print(m.version('ik-llama-cpp-python'))")
+        self.arguments = [python, f"{HERE}/ik_llama_peer.py", model, N_THREADS, 64 * most]  # a context for 64 of the longest conversations
+        self.command = shlex.join(map(str, ["ik_llama_peer.py", *self.arguments[2:]]))
+
+    def start_peer(self):
+        return compare.Process(self.name, *self.arguments)
+
+    def quality(self):
+        return [self.peer.ask(text=text, n_top=N_TOP) for text in BEGINNINGS]
+
+
+PEERS = {"llama-server": LlamaServer, "openvino": OpenVino, "ik-llama": IkLlama, "vllm": Vllm, "parley": Undrafted}
 
 
 def measure(competitors, rows, n_rounds):
@@ -427,7 +456,7 @@ def main():
     for peer in args.peers:
         kind, _, slots = peer.partition("=")[0].partition(":")
         if kind not in PEERS or not is_variant(kind, slots):
-            parser.error(f"there is no peer '{peer}'; there are llama-server[:SLOTS], openvino, vllm, parley:undrafted")
+            parser.error(f"there is no peer '{peer}'; there are llama-server[:SLOTS], openvino, vllm, ik-llama, parley:undrafted")
     tables = [measure_file(args, rows, name) for name in args.files.split(",")]
     write(args.out, tables, list(about_machine(args.model, args.reference or args.model, args.rounds)))
 

@@ -12,18 +12,11 @@ import time
 
 import openvino_genai as genai
 
-# One token each in SmolLM2's vocabulary; what the tokenizer says of a load is checked against what was asked for.
-WORDS = (
-    "the of and to in a is that it was for on are with as his they be at one have this from or had by but some what there we can out other were "
-    "all your when up use word how said an each she which do their time if will way about many then them write would like so these her long make "
-    "thing see him two has look more day could go come did my sound no most number who over know water than call first people may down side been now find"
-).split()
+import words
 
 
 def run(pipe, config, load):
-    chance = random.Random(load["seed"])
-    shared = chance.choices(WORDS, k=load.get("n_shared", 0))
-    prompts = [" ".join(shared + chance.choices(WORDS, k=load["n_in"] - len(shared))) for _ in range(load["n"])]
+    prompts = words.prompts(random.Random(load["seed"]), load["n"], load["n_in"], load.get("n_shared", 0))
     config.max_new_tokens = load["n_out"]
     start = time.monotonic()
     metrics = pipe.generate(prompts, config).perf_metrics
