@@ -35,7 +35,7 @@ struct agent_turn;
  * then not gone on with. */
 enum { AGENT_ENGINE_REVISION = 2 };
 /* The same for what constraints and calls of tools admit: their compiler, and the masks. */
-enum { AGENT_COMPILER_REVISION = 8 };
+enum { AGENT_COMPILER_REVISION = 9 };
 
 struct agent_config {
     const char *name; /* the name it is served under */

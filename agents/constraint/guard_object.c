@@ -261,14 +261,19 @@ static bool open_names(struct object_walk *o)
 
 /* --- members with names --- */
 
-static bool needs_pattern(const struct object_walk *o, const char *name)
+/* What is asked of a member where no pattern is found in its name. */
+static bool add_unpatterned(const struct object_walk *o, json_t *all, const char *name)
 {
-    const json_t *names = json_object_get(o->s, "-patterned");
+    const json_t *pairs = json_object_get(o->s, "-patterned");
+    bool is_added = true;
 
-    for (size_t i = 0; i < json_array_size(names); i++)
-        if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
-            return true;
-    return false;
+    for (size_t i = 0; is_added && i < json_array_size(pairs); i++) {
+        const json_t *pair = json_array_get(pairs, i);
+
+        if (strcmp(json_string_value(json_array_get(pair, 0)), name) == 0)
+            is_added = json_array_append(all, json_array_get(pair, 1)) == 0;
+    }
+    return is_added;
 }
 
 /* The schema of a member that has this name: the given one with those of the patterns that are
@@ -281,10 +286,11 @@ static json_t *schema_of(struct object_walk *o, const char *name, const json_t *
     for (size_t i = 0; is_made && i < o->n_patterns; i++)
         if (automaton_matches(&o->patterns[i].names, name, strlen(name)))
             is_made = json_array_append(all, o->patterns[i].schema) == 0;
-    if (is_made && json_array_size(all) == 0 && needs_pattern(o, name))
-        given = json_false(); /* a singleton of jansson's */
-    else if (is_made && given == NULL && json_array_size(all) == 0 && o->rest != NULL)
-        given = o->rest;
+    if (is_made && json_array_size(all) == 0) {
+        is_made = add_unpatterned(o, all, name);
+        if (given == NULL)
+            given = o->rest;
+    }
     if (is_made && given != NULL)
         is_made = json_array_insert(all, 0, (json_t *)given) == 0;
     if (!is_made) {

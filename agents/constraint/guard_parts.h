@@ -9,7 +9,7 @@
  *   exclusiveMinimum and -Maximum    numbers
  *   contains        {"schema", "least", "most"}; most -1: any number
  *   -opposite       true where anyOf has the opposite of a schema
- *   -patterned      names of properties that there may be only where a pattern is found in them
+ *   -patterned      pairs: a property's name, and a schema that holds for it where no pattern does
  * A given schema of anyOf that has "-optional" is left out where it cannot be joined.
  * What a walk returns is a schema of the third form, which schema_grammar.h describes; json_false()
  * where no value matches; NULL with an error in g. */

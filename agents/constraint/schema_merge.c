@@ -103,8 +103,8 @@ static json_t *both_schemas(json_t *a, json_t *b)
 }
 
 /* Sets the member as both have it, as a name or as any other. One that the other's rest forbids is
- * left out: the rest of both forbids it then. Where the other has patterns it is put into the list
- * of names that need one. */
+ * left out: the rest of both forbids it then. Where the other has patterns, the list of names gets
+ * it with the rest that holds for it unless a pattern is found in it. */
 static bool member_set(json_t *to, json_t *patterned, const char *name, const json_t *a,
                        const json_t *b)
 {
@@ -118,12 +118,12 @@ static bool member_set(json_t *to, json_t *patterned, const char *name, const js
         return json_object_set_new(to, name, both_schemas(mine, theirs)) == 0;
     if (rest == NULL)
         return json_object_set(to, name, one) == 0;
-    if (!json_is_false(rest))
-        return json_object_set_new(
-                   to, name, mine != NULL ? both_schemas(one, rest) : both_schemas(rest, one)) == 0;
-    return json_object_size(json_object_get(other, "patternProperties")) == 0 ||
-           (json_object_set(to, name, one) == 0 &&
-            json_array_append_new(patterned, json_string(name)) == 0);
+    if (json_object_size(json_object_get(other, "patternProperties")) > 0)
+        return json_object_set(to, name, one) == 0 &&
+               json_array_append_new(patterned, json_pack("[s,O]", name, rest)) == 0;
+    return json_is_false(rest) ||
+           json_object_set_new(
+               to, name, mine != NULL ? both_schemas(one, rest) : both_schemas(rest, one)) == 0;
 }
 
 /* The properties of both; NULL: one's are no object. */

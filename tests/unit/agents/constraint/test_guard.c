@@ -183,6 +183,12 @@ START_TEST(test_same)
          "\"z\":{}},\"additionalProperties\":false},{\"properties\":{\"x1\":{\"maxLength\":1},"
          "\"y\":{}}},"
          "{\"properties\":{\"y\":{},\"z\":{\"type\":\"null\"}}}]}"},
+        {"{\"type\":\"object\",\"patternProperties\":{\"^x\":{}},\"additionalProperties\":{"
+         "\"type\":\"integer\"},\"properties\":{\"x1\":{\"type\":\"string\"},\"y\":{\"type\":"
+         "\"integer\"}}}",
+         "{\"allOf\":[{\"type\":\"object\",\"patternProperties\":{\"^x\":{}},"
+         "\"additionalProperties\":{\"type\":\"integer\"}},{\"properties\":{\"x1\":{\"type\":"
+         "\"string\"},\"y\":{}}}]}"},
         /* of names, alternatives */
         {"{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^(a.*|b|cd)$\"}}",
          "{\"type\":\"object\",\"propertyNames\":{\"anyOf\":[{\"pattern\":\"^a.*$\"},{\"const\":"
@@ -316,6 +322,10 @@ START_TEST(test_unenforced)
          "# allOf"},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "# oneOf"},
         {"{\"oneOf\":[{\"format\":\"ipv4\"},{\"format\":\"hostname\"}]}", "# oneOf"},
+        {"{\"oneOf\":[{\"type\":\"object\",\"patternProperties\":{\"^x\":{}},"
+         "\"additionalProperties\":{\"type\":\"string\"},\"required\":[\"xa\"]},{\"type\":"
+         "\"object\",\"properties\":{\"xa\":{\"type\":\"integer\"}},\"required\":[\"xa\"]}]}",
+         "# oneOf"},
         {"{\"anyOf\":[{\"not\":{\"format\":\"date\"}}]}", "#/anyOf/0 not"},
         {"{\"if\":{\"multipleOf\":2},\"then\":{\"maximum\":2}}", "# if"},
     };
