@@ -109,12 +109,20 @@ static bool requires_other(const json_t *a, const json_t *b)
     return false;
 }
 
-/* Each requires what the other does not have. */
-static bool require_others(struct guard *g, const json_t *a, const json_t *b)
+/* Those that values of the types may be of. */
+static unsigned widened(unsigned types)
+{
+    return (types & TYPE_INTEGER) != 0 ? types | TYPE_NUMBER : types;
+}
+
+/* Each requires what the other does not have; beside them values are of these types. */
+static bool require_others(struct guard *g, const json_t *a, const json_t *b, unsigned types)
 {
     a = guard_follow_alone(g, a);
     b = guard_follow_alone(g, b);
-    return is_closed(a) && is_closed(b) && requires_other(a, b) && requires_other(b, a);
+    types = widened(types) & widened(types_of(a)) & widened(types_of(b));
+    return types == TYPE_OBJECT && is_closed(a) && is_closed(b) && requires_other(a, b) &&
+           requires_other(b, a);
 }
 
 /* Their types or values differ, or those of a member that both require. */
@@ -214,8 +222,8 @@ static bool is_never(struct guard *g, const json_t *a, const json_t *b)
     return is_never;
 }
 
-bool guard_are_disjoint(struct guard *g, const json_t *a, const json_t *b, bool is_alone)
+bool guard_are_disjoint(struct guard *g, const json_t *a, const json_t *b, unsigned alone)
 {
-    return differ_plainly(g, a, b) || (is_alone && require_others(g, a, b)) ||
+    return differ_plainly(g, a, b) || require_others(g, a, b, alone) ||
            (!are_free(g, a, b) && is_never(g, a, b));
 }

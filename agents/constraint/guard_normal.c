@@ -162,7 +162,7 @@ static json_t *opposites_beside(struct guard *g, const json_t *opposites, const 
     for (size_t i = 0; i < json_array_size(opposites) && json_array_size(left) < most; i++) {
         json_t *one = json_array_get(opposites, i);
 
-        if (!guard_are_disjoint(g, schema, one, false))
+        if (!guard_are_disjoint(g, schema, one, 0))
             (void)json_array_append(left, one); /* or there are fewer */
     }
     return left;
@@ -226,9 +226,9 @@ static bool exclude_other(struct guard *g, json_t *all, const json_t *other, con
 }
 
 /* The alternative with the opposites of those of the others that it does not exclude; NULL: they
- * have none. is_alone: as for guard_are_disjoint; opposites may name members, too. */
+ * have none. alone: as for guard_are_disjoint; opposites may name members, too. */
 static json_t *alone_of(struct guard *g, const json_t *list, size_t i, const json_t *s,
-                        bool is_alone)
+                        unsigned alone)
 {
     json_t *one = json_array_get(list, i), *all = json_pack("[O]", one), *out = NULL;
     size_t n_ways = 1;
@@ -237,7 +237,7 @@ static json_t *alone_of(struct guard *g, const json_t *list, size_t i, const jso
     for (size_t k = 0; is_made && k < json_array_size(list); k++) {
         const json_t *other = json_array_get(list, k);
 
-        if (k == i || json_is_false(other) || guard_are_disjoint(g, one, other, is_alone))
+        if (k == i || json_is_false(other) || guard_are_disjoint(g, one, other, alone))
             continue;
         if (g->work < OPPOSITE_WORK) {
             (void)guard_fail(g, "oneOf", "has too many alternatives that may match the same value");
@@ -247,8 +247,8 @@ static json_t *alone_of(struct guard *g, const json_t *list, size_t i, const jso
             is_made = exclude_other(g, all, other, s, &n_ways);
         }
     }
-    if (is_made && is_alone && json_array_size(all) > 1)
-        out = alone_of(g, list, i, s, false);
+    if (is_made && alone != 0 && json_array_size(all) > 1)
+        out = alone_of(g, list, i, s, 0);
     else if (is_made)
         out = json_array_size(all) > 1 ? json_pack("{s:O}", "allOf", all) : json_incref(one);
     json_decref(all);
@@ -258,7 +258,8 @@ static json_t *alone_of(struct guard *g, const json_t *list, size_t i, const jso
 static bool normal_one_of(struct guard *g, json_t *out, const json_t *s, const char *name,
                           json_t *list)
 {
-    const bool is_alone = !g->is_joined && stands_alone(s, name);
+    const unsigned alone =
+        !g->is_joined && stands_alone(s, name) ? guard_types(json_object_get(s, "type")) : 0;
     json_t *alternatives;
 
     if (!json_is_array(list) || json_array_size(list) == 0)
@@ -269,7 +270,7 @@ static bool normal_one_of(struct guard *g, json_t *out, const json_t *s, const c
         return false;
     alternatives = json_array();
     for (size_t i = 0; i < json_array_size(list); i++) {
-        json_t *one = alone_of(g, list, i, s, is_alone);
+        json_t *one = alone_of(g, list, i, s, alone);
 
         if (one != NULL) {
             const bool has_opposite = one != json_array_get(list, i);

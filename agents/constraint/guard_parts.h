@@ -102,9 +102,9 @@ json_t *guard_any_of(json_t *list);
 
 /* The values that a schema enumerates, as a new list; NULL if it enumerates none. */
 json_t *guard_values_of(const json_t *schema);
-/* No value that is written matches both. is_alone: nothing stands beside them that names members.
- */
-bool guard_are_disjoint(struct guard *g, const json_t *a, const json_t *b, bool is_alone);
+/* No value that is written matches both. alone: where nothing stands beside them that names
+ * members, the types that values may be of, else 0. */
+bool guard_are_disjoint(struct guard *g, const json_t *a, const json_t *b, unsigned alone);
 
 /* --- guard_refs.c --- */
 

@@ -302,6 +302,16 @@ START_TEST(test_schemas)
          "\"   a\"", "\"  a\""},
         {"{\"type\":\"string\",\"pattern\":\"^(en|x[a-c]*)$\",\"maxLength\":600}", "\"en\"",
          "\"enb\""},
+        {"{\"oneOf\":[{\"properties\":{\"a\":{}},\"required\":[\"a\"]},{\"properties\":{\"b\":{}},"
+         "\"required\":[\"b\"]}]}",
+         "{\"a\": 1}", "5"},
+        {"{\"oneOf\":[{\"type\":[\"object\",\"number\"],\"properties\":{\"a\":{}},\"required\":["
+         "\"a\"]},{\"type\":[\"object\",\"integer\"],\"properties\":{\"b\":{}},\"required\":[\"b\"]"
+         "}]}",
+         "{\"b\": 1}", "5"},
+        {"{\"type\":\"object\",\"oneOf\":[{\"properties\":{\"a\":{}},\"required\":[\"a\"]},{"
+         "\"properties\":{\"b\":{}},\"required\":[\"b\"]}]}",
+         "{\"b\": 1}", "{\"a\": 1, \"b\": 1}"},
         {"{\"type\":\"number\",\"exclusiveMinimum\":16}", "16.0000000000001",
          "16.00000000000000001"},
         {"{\"type\":\"number\",\"exclusiveMinimum\":0.1}", "0.11", "0.1"},
