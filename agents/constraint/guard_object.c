@@ -148,6 +148,10 @@ static bool add_normal_names(struct object_walk *o, struct string_rules *to, con
         return false;
     to->least = least > to->least ? least : to->least;
     to->most = most < to->most ? most : to->most;
+    if (o->g->is_trial) { /* the automaton might not reach to the longest names */
+        to->least = 0;
+        to->most = SIZE_MAX;
+    }
     return list == NULL || add_enumerated(o, to, list);
 }
 

@@ -289,6 +289,9 @@ START_TEST(test_linear)
 }
 END_TEST
 
+#define A10 "aaaaaaaaaa"
+#define A150 A10 A10 A10 A10 A10 A10 A10 A10 A10 A10 A10 A10 A10 A10 A10
+
 /* What cannot be enforced is refused where strict, by path and keyword; else it is left out, and
  * named. */
 START_TEST(test_unenforced)
@@ -322,6 +325,11 @@ START_TEST(test_unenforced)
          "# allOf"},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "# oneOf"},
         {"{\"oneOf\":[{\"format\":\"ipv4\"},{\"format\":\"hostname\"}]}", "# oneOf"},
+        {"{\"oneOf\":[{\"type\":\"object\",\"required\":[\"" A150
+         "foo\"],\"propertyNames\":{\"pattern\":\"foo\",\"maxLength\":2000}},{\"type\":\"object\","
+         "\"required\":[\"" A150 "foo\"],\"properties\":{\"" A150
+         "foo\":{\"type\":\"integer\"}}}]}",
+         "# oneOf"},
         {"{\"oneOf\":[{\"type\":\"object\",\"patternProperties\":{\"^x\":{}},"
          "\"additionalProperties\":{\"type\":\"string\"},\"required\":[\"xa\"]},{\"type\":"
          "\"object\",\"properties\":{\"xa\":{\"type\":\"integer\"}},\"required\":[\"xa\"]}]}",
