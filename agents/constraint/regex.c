@@ -372,6 +372,8 @@ static const struct node *regex_take_ahead(struct regex_parser *p)
     inside = regex_take_inside(p);
     if (inside == NULL)
         return NULL;
+    if (p->at < p->end && memchr("*+?{", *p->at, 4) != NULL)
+        return regex_refuse(p, "a look-ahead that is repeated");
     p->is_at_start = true; /* another one may follow */
     p->ahead[p->n_ahead++] = (struct ahead){inside, is_excluded};
     return node_of(p, (struct node){.kind = NODE_EMPTY});
