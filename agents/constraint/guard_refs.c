@@ -69,6 +69,11 @@ static const json_t *follow_pointer(const json_t *at, const char *pointer)
     return at;
 }
 
+static bool is_pointer(const char *fragment)
+{
+    return fragment[0] == '\0' || fragment[0] == '/';
+}
+
 const json_t *guard_resolve(struct guard *g, const char *reference)
 {
     const char *fragment = strchr(reference, '#');
@@ -79,8 +84,7 @@ const json_t *guard_resolve(struct guard *g, const char *reference)
     if (named != NULL)
         return named;
     if (reference[0] == '#')
-        return reference[1] == '\0' || reference[1] == '/' ? follow_pointer(g->root, reference + 1)
-                                                           : NULL;
+        return is_pointer(reference + 1) ? follow_pointer(g->root, reference + 1) : NULL;
     if (fragment == NULL || (len = (size_t)(fragment - reference)) >= sizeof(uri))
         return NULL;
     memcpy(uri, reference, len);
@@ -188,7 +192,7 @@ static bool find_names_in(struct guard *g, const json_t *at, bool has_names, uns
 
     if (depth == MAX_NAME_DEPTH)
         return true; /* the walk refuses it */
-    if (id != NULL && id[0] == '#' && id[1] == '/')
+    if (id != NULL && id[0] == '#' && is_pointer(id + 1))
         id = NULL; /* what references call so is found by the pointer */
     if (id != NULL && at != g->root && id[0] != '#') { /* what is named inside has another base */
         g->has_resources = true;
@@ -199,7 +203,7 @@ static bool find_names_in(struct guard *g, const json_t *at, bool has_names, uns
     for (size_t i = 0; !has_names && i < 2; i++) {
         const char *anchor = json_string_value(json_object_get(at, anchors[i]));
 
-        if (anchor == NULL || strlen(anchor) + 1 >= sizeof(name))
+        if (anchor == NULL || is_pointer(anchor) || strlen(anchor) + 1 >= sizeof(name))
             continue;
         (void)snprintf(name, sizeof(name), "#%s", anchor);
         if (!names_add(g, name, at))

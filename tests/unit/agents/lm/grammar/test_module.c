@@ -312,6 +312,12 @@ START_TEST(test_schemas)
         {"{\"type\":\"object\",\"oneOf\":[{\"properties\":{\"a\":{}},\"required\":[\"a\"]},{"
          "\"properties\":{\"b\":{}},\"required\":[\"b\"]}]}",
          "{\"b\": 1}", "{\"a\": 1, \"b\": 1}"},
+        {"{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{\"a\":{\"$id\":\"#\","
+         "\"type\":\"string\"},\"b\":{\"$ref\":\"#\"}}}",
+         "{\"b\": {\"a\": \"s\"}}", "{\"b\": \"s\"}"},
+        {"{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{\"a\":{\"$anchor\":"
+         "\"\",\"type\":\"string\"},\"b\":{\"$ref\":\"#\"}}}",
+         "{\"b\": {\"a\": \"s\"}}", "{\"b\": \"s\"}"},
         {"{\"type\":\"number\",\"exclusiveMinimum\":16}", "16.0000000000001",
          "16.00000000000000001"},
         {"{\"type\":\"number\",\"exclusiveMinimum\":0.1}", "0.11", "0.1"},
