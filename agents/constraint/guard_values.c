@@ -294,11 +294,18 @@ static bool put_tail(struct guard *g, json_t *out, const struct string_rules *r,
                      const struct string_tail *t, const struct automaton *a, struct arena *arena)
 {
     const struct counting by = counting_of(&t->set);
-    const size_t reach = by.reach < HEAD_REACH ? by.reach : HEAD_REACH, block = reach / 2,
+    const size_t reach = by.reach < HEAD_REACH ? by.reach : HEAD_REACH,
+                 needed = r->least > t->shortest ? r->least - t->shortest : 0,
+                 block = needed > reach / 2 ? needed : reach / 2,
                  most_head = t->shortest + HEAD_SLACK;
     size_t left = r->most - most_head - block, n_open = 1;
-    json_t *blocks = json_object();
-    bool is_put = blocks != NULL || guard_no_memory(g) != NULL;
+    json_t *blocks;
+    bool is_put;
+
+    if (block > reach)
+        return false;
+    blocks = json_object();
+    is_put = blocks != NULL || guard_no_memory(g) != NULL;
 
     for (; left > by.reach; left -= by.block)
         n_open++;

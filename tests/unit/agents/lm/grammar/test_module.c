@@ -318,6 +318,10 @@ START_TEST(test_schemas)
         {"{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{\"a\":{\"$anchor\":"
          "\"\",\"type\":\"string\"},\"b\":{\"$ref\":\"#\"}}}",
          "{\"b\": {\"a\": \"s\"}}", "{\"b\": \"s\"}"},
+        {"{\"type\":\"string\",\"pattern\":\"\\\\S\",\"minLength\":20,\"maxLength\":600}",
+         "\"" A20 A20 "\"", "\"aaaaaaaaaaaaaaaaaaa\""},
+        {"{\"type\":\"string\",\"pattern\":\"\\\\S\",\"minLength\":32,\"maxLength\":2000}",
+         "\"" A100 A100 A100 A100 "\"", "\"aaaaaaaaaaa" A20 "\""},
         {"{\"type\":\"number\",\"exclusiveMinimum\":16}", "16.0000000000001",
          "16.00000000000000001"},
         {"{\"type\":\"number\",\"exclusiveMinimum\":0.1}", "0.11", "0.1"},
