@@ -335,7 +335,8 @@ static bool try_tail(struct guard *g, json_t *out, const struct string_rules *r)
     plain.least = 0;
     plain.most = SIZE_MAX;
     if (r->most == SIZE_MAX || r->most < LONG_TAIL || r->n_parts == 0 || r->least > MAX_LEAST ||
-        string_rules_join(&plain, &a, &why) != STATUS_OK || !string_tail_find(&t, &a, r->arena))
+        string_rules_join(&plain, &a, &why) != STATUS_OK ||
+        !string_tail_find(&t, &a, HEAD_SLACK, r->arena))
         return false; /* a failure comes again */
     return r->most >= counting_of(&t.set).min_most + t.shortest + HEAD_SLACK &&
            put_tail(g, out, r, &t, &a, r->arena);

@@ -916,31 +916,66 @@ static size_t tail_size(const struct automaton *a, uint32_t state)
     return s->is_end ? n : 0;
 }
 
-/* That of most characters; states come in the order of a search breadth first. */
-bool string_tail_find(struct string_tail *ret, const struct automaton *a, struct arena *arena)
+enum { MAX_BLANKS = 16 }; /* characters of an edge of white space */
+
+/* Whether the edge leads back to the state by few characters, none of which ASCII prints, as white
+ * space does. */
+static bool is_blank_loop(const struct automaton_edge *e, uint32_t state)
 {
+    return e->target == state && e->last - e->first < MAX_BLANKS &&
+           (e->last <= ' ' || e->first > '~');
+}
+
+/* Whether a head, without such loops, may have more than most characters. */
+static bool has_longer_head(const struct automaton *a, uint32_t tail, size_t most, bool *at)
+{
+    bool *next = at + a->n_states, is_left = tail != 0;
+
+    memset(at, 0, a->n_states * sizeof(*at));
+    at[0] = tail != 0;
+    for (size_t n = 0; n < most && is_left; n++) {
+        is_left = false;
+        memset(next, 0, a->n_states * sizeof(*next));
+        for (uint32_t i = 0; i < a->n_states; i++)
+            for (uint32_t k = 0; at[i] && k < a->states[i].n_edges; k++) {
+                const struct automaton_edge *e = &a->states[i].edges[k];
+
+                if (e->target != tail && !is_blank_loop(e, i))
+                    next[e->target] = is_left = true;
+            }
+        memcpy(at, next, a->n_states * sizeof(*at));
+    }
+    return is_left;
+}
+
+/* That of most characters; states come in the order of a search breadth first. */
+bool string_tail_find(struct string_tail *ret, const struct automaton *a, size_t slack,
+                      struct arena *arena)
+{
+    bool *at = arena_alloc(arena, 2 * a->n_states + 1, sizeof(*at));
     uint32_t *far = arena_alloc(arena, a->n_states + 1, sizeof(*far));
     size_t most = 0;
 
-    if (far == NULL)
+    if (far == NULL || at == NULL)
         return false;
     memset(far, 0xFF, (a->n_states + 1) * sizeof(*far));
     far[0] = 0;
-    for (uint32_t at = 0; at < a->n_states; at++) {
-        const struct automaton_state *s = &a->states[at];
+    for (uint32_t k = 0; k < a->n_states; k++) {
+        const struct automaton_state *s = &a->states[k];
 
         for (uint32_t i = 0; i < s->n_edges; i++)
-            if (far[at] != UINT32_MAX && far[s->edges[i].target] > far[at] + 1)
-                far[s->edges[i].target] = far[at] + 1;
-        if (tail_size(a, at) > most) {
-            most = tail_size(a, at);
-            ret->state = at;
-            ret->shortest = far[at];
+            if (far[k] != UINT32_MAX && far[s->edges[i].target] > far[k] + 1)
+                far[s->edges[i].target] = far[k] + 1;
+        if (tail_size(a, k) > most) {
+            most = tail_size(a, k);
+            ret->state = k;
+            ret->shortest = far[k];
         }
     }
     ret->set = (struct char_set){arena_alloc(arena, CHAR_SET_MAX, sizeof(*ret->set.ranges)), 0,
                                  CHAR_SET_MAX};
-    if (most == 0 || ret->set.ranges == NULL)
+    if (most == 0 || ret->set.ranges == NULL ||
+        has_longer_head(a, ret->state, ret->shortest + slack, at))
         return false;
     for (uint32_t i = 0; i < a->states[ret->state].n_edges; i++)
         if (!char_set_add(&ret->set, a->states[ret->state].edges[i].first,

@@ -46,8 +46,10 @@ struct string_tail {
     size_t shortest; /* characters of the shortest head */
 };
 
-/* False: a has no such state, or there is no memory. ret->set has room for CHAR_SET_MAX. */
-bool string_tail_find(struct string_tail *ret, const struct automaton *a, struct arena *arena);
+/* False: a has no such state, or heads may have more characters than the shortest and slack, but
+ * for repeated white space; or there is no memory. ret->set has room for CHAR_SET_MAX. */
+bool string_tail_find(struct string_tail *ret, const struct automaton *a, size_t slack,
+                      struct arena *arena);
 /* Of a's texts those whose head has at most most_head characters, and that have at least least ones
  * in all: with up to n of the set behind the head, and the closing quote; or with n of it exactly,
  * as a part of a string. As JSON text; no states: there are none. UNIMPLEMENTED likewise. */

@@ -138,7 +138,7 @@ START_TEST(test_masks)
         "{\"type\":\"string\"}",
         "{\"type\":\"string\",\"maxLength\":100}",
         "{\"type\":\"string\",\"maxLength\":300}",
-        "{\"type\":\"string\",\"pattern\":\"[^b]\",\"maxLength\":600}",
+        "{\"type\":\"string\",\"pattern\":\"\\\\S\",\"maxLength\":600}",
         "{\"type\":\"string\",\"minLength\":70,\"maxLength\":270}",
         "{\"type\":\"string\",\"minLength\":200}",
         "{\"type\":\"string\",\"pattern\":\"^[ab]{0,290}$\"}",
