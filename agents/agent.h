@@ -33,7 +33,7 @@ struct agent_turn;
 
 /* Raised when any bit of what agents compute changes: a reply that an earlier process had begun is
  * then not gone on with. */
-enum { AGENT_ENGINE_REVISION = 2 };
+enum { AGENT_ENGINE_REVISION = 3 };
 /* The same for what constraints and calls of tools admit: their compiler, and the masks. */
 enum { AGENT_COMPILER_REVISION = 9 };
 

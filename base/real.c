@@ -336,3 +336,47 @@ double real_cos(double x)
     return fabs(x) < 0.25 && real_is_settled(1.0, -rest * x2, &cosine) ? cosine
                                                                        : real_sine_after(x, 1);
 }
+
+/* The series of G. Marsaglia's cPhi (2004): all its terms have one sign. */
+double real_normal_below(double x)
+{
+    double sum = x, term = x, last = 0.0;
+
+    if (!(fabs(x) <= 9.0))
+        return x < 0.0 ? 0.0 : x > 0.0 ? 1.0 : x;
+    for (int n = 3; sum != last; n += 2) {
+        last = sum;
+        term *= x * x / n;
+        sum += term;
+    }
+    return 0.5 + sum * real_exp(-0.5 * x * x) * 0.3989422804014327; /* 1 / sqrt(2 pi) */
+}
+
+/* Whether all numbers within 2^-40 of x have the same nearest float, which is written: then it is
+ * that of the number which the C library computed x for. */
+static bool real_decides_float(double x, float *out)
+{
+    *out = (float)(x * (1.0 - 0x1p-40));
+    return *out == (float)(x * (1.0 + 0x1p-40));
+}
+
+float real_exp_float(double x)
+{
+    float quick;
+
+    return real_decides_float(exp(x), &quick) ? quick : (float)real_exp(x);
+}
+
+float real_cos_float(double factor, double x)
+{
+    float quick;
+
+    return real_decides_float(factor * cos(x), &quick) ? quick : (float)(factor * real_cos(x));
+}
+
+float real_sin_float(double factor, double x)
+{
+    float quick;
+
+    return real_decides_float(factor * sin(x), &quick) ? quick : (float)(factor * real_sin(x));
+}

@@ -7,7 +7,10 @@
  * (denormals.h).
  *
  * NaN makes NaN; the limits at infinity, and the poles, are the C library's. No errno, no
- * exceptions. Any thread. */
+ * exceptions. Any thread.
+ *
+ * Those that make floats are as fast as the C library's, which they ask first: where its last
+ * places could decide the float, they compute as the others do. */
 #ifndef BASE_REAL_H
 #define BASE_REAL_H
 
@@ -20,5 +23,13 @@ double real_pow(double a, double b);
  * taken as 0. */
 double real_sin(double x);
 double real_cos(double x);
+
+/* The part of a normal distribution that lies below x, within 2^-50. */
+double real_normal_below(double x);
+
+/* e^x; factor times the cosine and the sine of x. */
+float real_exp_float(double x);
+float real_cos_float(double factor, double x);
+float real_sin_float(double factor, double x);
 
 #endif

@@ -100,7 +100,7 @@ class Rules:
 
     def read_calls(self, line):
         calls, _, folders = line.partition("|")
-        self.calls.append((re.compile(rf"(?<!\w)({'|'.join(calls.split())})\s*\("), folders.split()))
+        self.calls.append((re.compile(rf"(?<!\w)(?<!->)({'|'.join(calls.split())})\s*\("), folders.split()))
 
     def read_circle(self, line):
         units, why = line.split("|")

@@ -2,10 +2,11 @@
 #ifndef COMPUTE_BACKEND_ROPE_H
 #define COMPUTE_BACKEND_ROPE_H
 
-#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+
+#include "base/real.h"
 
 struct rope {
     size_t n_heads, head_dim;
@@ -31,7 +32,7 @@ static inline double rope_amplitude(const struct rope *r)
  * off by a thousandth. */
 static inline double rope_frequency(const struct rope *r, size_t j)
 {
-    double frequency = pow((double)r->base, -2.0 * (double)j / (double)rope_width(r));
+    double frequency = real_pow((double)r->base, -2.0 * (double)j / (double)rope_width(r));
 
     return r->scale != NULL ? frequency / r->scale[j] : frequency;
 }

@@ -1,9 +1,9 @@
 /* Rope, by tables of cosines and sines. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/real.h"
 #include "compute/cpu/parts.h"
 
 enum {
@@ -50,7 +50,7 @@ static void fill_table(struct rope_table *t, size_t first)
         for (size_t pos = first; pos < t->n_positions; pos++) {
             double angle = (double)pos * frequency;
 
-            put_turn(t, pos, j, (float)(amplitude * cos(angle)), (float)(amplitude * sin(angle)));
+            put_turn(t, pos, j, real_cos_float(amplitude, angle), real_sin_float(amplitude, angle));
         }
     }
 }

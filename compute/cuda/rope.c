@@ -1,10 +1,10 @@
 /* Rope, by a table of rotations. A rope is held back until it is known whether the keys that it
  * rotates are stored next: then one kernel does both, and the queries, too (sequence.c). */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/real.h"
 #include "compute/cuda/parts.h"
 
 enum { MIN_POSITIONS = 4096 /* of a table */ };
@@ -21,8 +21,8 @@ static void cuda_rope_fill(float *out, const struct rope *r, size_t n)
             double angle = (double)pos * frequency;
             float *turn = out + (pos * n_pairs + j) * 2;
 
-            turn[0] = (float)(amplitude * cos(angle));
-            turn[1] = (float)(amplitude * sin(angle));
+            turn[0] = real_cos_float(amplitude, angle);
+            turn[1] = real_sin_float(amplitude, angle);
         }
     }
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/real.h"
 #include "compute/gguf/gguf.h"
 #include "compute/gguf/tensor.h"
 #include "compute/numerics/dtype.h"
@@ -185,8 +186,8 @@ size_t head_n_out(const struct head *h)
 static double head_activated(enum head_activation kind, double x)
 {
     if (kind == HEAD_TANH)
-        return tanh(x);
-    return kind == HEAD_GELU ? 0.5 * x * (1.0 + erf(x * 0.70710678118654752)) : x;
+        return 1.0 - 2.0 / (1.0 + real_exp(2.0 * x));
+    return kind == HEAD_GELU ? x * real_normal_below(x) : x;
 }
 
 static void head_norm(const struct head_stage *s, double eps, double *x)
@@ -237,5 +238,5 @@ float head_relevance(const float *scores, size_t n)
 {
     const double other = n > 1 ? (double)scores[1] : 0.0;
 
-    return (float)(1.0 / (1.0 + exp(other - (double)scores[0])));
+    return (float)(1.0 / (1.0 + real_exp(other - (double)scores[0])));
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/real.h"
 #include "compute/gguf/hf_parts.h"
 
 enum { HEADS_MAX = 1 << 12 };
@@ -370,7 +371,7 @@ static double deviations_of(double part)
     for (int i = 0; i < 100; i++) {
         const double middle = (low + high) / 2;
 
-        if (erfc(-middle / M_SQRT2) / 2 < part)
+        if (real_normal_below(middle) < part)
             low = middle;
         else
             high = middle;

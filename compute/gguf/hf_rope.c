@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/real.h"
 #include "compute/gguf/hf_parts.h"
 
 enum { SHOWN_MAX = 40 };
@@ -102,7 +103,7 @@ static enum status write_yarn_ends(const struct hf_model *m, struct hf_keys *key
 
 static double yarn_rise(double factor, double times)
 {
-    return factor <= 1 ? 1 : 1 + 0.1 * times * log(factor);
+    return factor <= 1 ? 1 : 1 + 0.1 * times * real_log(factor);
 }
 
 /* Queries and keys are multiplied by an amplitude: attention_factor, or what mscale and
@@ -123,7 +124,7 @@ static enum status write_yarn_amplitude(const struct hf_model *m, struct hf_keys
         hf_key_f32(keys, ".rope.scaling.yarn_log_multiplier", 0.1 * scale_all);
         hf_key_f32(keys, ".rope.scaling.attn_factor", amplitude);
     } else if (amplitude != yarn_rise(factor, 1)) {
-        hf_key_f32(keys, ".rope.scaling.attn_factor", amplitude / (1 + 0.1 * log(factor)));
+        hf_key_f32(keys, ".rope.scaling.attn_factor", amplitude / (1 + 0.1 * real_log(factor)));
     }
     return STATUS_OK;
 }
@@ -182,7 +183,7 @@ static enum status read_long_rope(struct hf_model *m, struct hf_keys *keys, cons
     growth = (double)m->context / m->original;
     if (read_rope_number(&growth, rope, "factor", err) != STATUS_OK)
         return err->status;
-    amplitude = growth > 1 ? sqrt(1 + log(growth) / log(m->original)) : 1;
+    amplitude = growth > 1 ? sqrt(1 + real_log(growth) / real_log(m->original)) : 1;
     if (read_rope_number(&amplitude, rope, "attention_factor", err) != STATUS_OK ||
         read_rope_number(&amplitude, rope, "long_mscale", err) != STATUS_OK) /* Phi-3.5-MoE's */
         return err->status;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "base/real.h"
 #include "base/shard_name.h"
 #include "compute/gguf/gguf.h"
 #include "compute/gguf/hf_parts.h"
@@ -547,7 +548,7 @@ static enum status add_own(struct hf_folder *f, const char *name, const float *v
 static void fill_llama3(float *divisors, const struct hf_model *m)
 {
     for (size_t i = 0; i < m->n_rotated / 2; i++) {
-        double wave = 2 * M_PI * pow(m->rope_base, 2.0 * (double)i / (double)m->n_rotated);
+        double wave = 2 * M_PI * real_pow(m->rope_base, 2.0 * (double)i / (double)m->n_rotated);
         double blend = (m->original / wave - m->low) / (m->high - m->low);
 
         divisors[i] =

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/real.h"
 #include "compute/gguf/gguf.h"
 #include "compute/gguf/parts.h"
 
@@ -195,7 +196,7 @@ static enum status copy_vector(const struct tensor *t, float *to, struct error *
     for (size_t i = 0; i < t->n_cols && rc == STATUS_OK; i++)
         to[i] = values[t->head_dim == 0 ? i : row_of_pair(t, i)] + t->add;
     for (size_t i = 0; t->is_decay && i < t->n_cols && rc == STATUS_OK; i++)
-        to[i] = -expf(to[i]);
+        to[i] = -real_exp_float((double)to[i]);
     free(values);
     free(room);
     return rc;

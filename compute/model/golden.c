@@ -13,8 +13,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/real.h"
 #include "compute/kv/pages.h"
 #include "compute/model/transformer.h"
+#include "compute/numerics/scalar.h"
 
 enum {
     N_REPLIES = 16,    /* generated at once */
@@ -365,11 +367,12 @@ struct golden_tally {
 /* ln(sum of e^logits) */
 static double log_total(const float *logits, size_t n)
 {
-    double max = (double)logits[most_likely(logits, n)], sum = 0.0;
+    const float max = logits[most_likely(logits, n)];
+    double sum = 0.0;
 
     for (size_t i = 0; i < n; i++)
-        sum += exp((double)logits[i] - max);
-    return max + log(sum);
+        sum += (double)scalar_exp(logits[i] - max);
+    return (double)max + real_log(sum);
 }
 
 static void tally_token(struct golden_tally *t, const float *logits, size_t n_vocab, int32_t id,
@@ -455,7 +458,7 @@ enum status golden_passages(struct golden_passages *out, struct golden *golden, 
         *out = (struct golden_passages){.n = t.n_lines,
                                         .n_tokens = t.n_tokens,
                                         .top1 = (double)t.n_top1 / n,
-                                        .ppl_ratio = exp((t.sum_known - t.sum_logprob) / n),
+                                        .ppl_ratio = real_exp((t.sum_known - t.sum_logprob) / n),
                                         .max_abs_logprob_diff = t.max_abs_diff,
                                         .mean_abs_logprob_diff = t.sum_abs_diff / n};
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/real.h"
 #include "compute/gguf/gguf.h"
 #include "compute/model/arch/arch.h"
 #include "compute/model/numbers.h"
@@ -100,8 +101,8 @@ static enum status read_keys(struct rope_keys *k, const struct gguf *g,
 static double pair_of_rotations(const struct rope_keys *k, const struct transformer_shape *s,
                                 double rotations)
 {
-    return (double)s->n_rotated * log(k->original / (rotations * 2.0 * PI)) /
-           (2.0 * log((double)s->rope_base));
+    return (double)s->n_rotated * real_log(k->original / (rotations * 2.0 * PI)) /
+           (2.0 * real_log((double)s->rope_base));
 }
 
 /* What YaRN multiplies the frequency of pair j by: that of fast pairs stays, slow ones are
@@ -121,7 +122,7 @@ static double yarn_frequency(const struct rope_keys *k, const struct transformer
 
 static double amplitude_of(const struct rope_keys *k, const struct transformer_shape *s)
 {
-    double rise = 0.1 * log(k->factor), m = k->log_multiplier;
+    double rise = 0.1 * real_log(k->factor), m = k->log_multiplier;
 
     if (k->type != SCALING_YARN || s->arch->yarn_scales_scores)
         return k->attn_factor;
@@ -208,7 +209,7 @@ enum status model_ropes_init(struct model_ropes *out, const struct gguf *g,
         return rc;
     out->score_factor = 1.0f;
     if (s->arch->yarn_scales_scores && k.type == SCALING_YARN) {
-        double rise = 1.0 + k.log_multiplier * log(k.factor);
+        double rise = 1.0 + k.log_multiplier * real_log(k.factor);
 
         out->score_factor = (float)(rise * rise);
     }

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/real.h"
 #include "compute/model/arch/arch.h"
 #include "compute/model/experts.h"
 #include "compute/model/latent.h"
@@ -30,7 +31,8 @@ struct tokens {
 /* What the query at a position is multiplied by. */
 static float query_factor(const struct transformer_shape *s, size_t pos)
 {
-    return 1.0f + s->query_rise * logf(1.0f + (float)((pos + s->query_ahead) / s->query_every));
+    return 1.0f +
+           s->query_rise * (float)real_log((double)(1 + (pos + s->query_ahead) / s->query_every));
 }
 
 /* Adds the last n tokens of a row, whose tokens are laid out, to the wanted ones. */

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "compute/model/layer_embeddings.h"
 #include "compute/model/state.h"
+#include "compute/numerics/scalar.h"
 
 #define LEAST_SQUARE 1e-5 /* of a stream whose size is changed */
 
@@ -224,7 +225,7 @@ static enum status fetch_scores(struct transformer *m, size_t layer, const struc
     op->download(m->backend, t->host_scores, t->scores, n_scores * sizeof(*t->host_scores));
     rc = op->sync(m->backend, err);
     for (size_t i = 0; i < n_scores && rc == STATUS_OK; i++)
-        t->host_scores[i] = (float)tanh((double)t->host_scores[i] / (double)m->shape.width);
+        t->host_scores[i] = scalar_cap_tanh(t->host_scores[i] / (float)m->shape.width);
     return rc;
 }
 

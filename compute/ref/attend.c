@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/real.h"
 #include "compute/numerics/scalar.h"
 #include "compute/ref/parts.h"
 
@@ -28,7 +29,7 @@ void ref_rope(struct backend *b, const struct rope *r, const uint32_t *positions
 
         for (size_t i = 0; i < n; i++) {
             double angle = positions[i] * frequency;
-            float c = (float)(amplitude * cos(angle)), s = (float)(amplitude * sin(angle));
+            float c = real_cos_float(amplitude, angle), s = real_sin_float(amplitude, angle);
 
             for (size_t h = 0; h < r->n_heads; h++)
                 turn_pair(r, j, c, s, rows + i * width + h * r->head_dim);
@@ -73,9 +74,12 @@ static float exponentials(float *x, size_t n, const float *sink)
     return scalar_sum_lanes(lanes) + (sink != NULL ? scalar_exp(*sink - max) : 0.0f);
 }
 
+/* cap tanh(score / cap) */
 static float cap_score(float score, float cap)
 {
-    return cap > 0.0f ? cap * tanhf(score / cap) : score;
+    const double twice = 2.0 * (double)score / (double)cap;
+
+    return cap > 0.0f ? (float)((double)cap * (1.0 - 2.0 / (1.0 + real_exp(twice)))) : score;
 }
 
 /* One head of one query that sees positions first … n - 1: q and out [head_dim]. sink is the

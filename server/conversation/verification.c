@@ -19,6 +19,7 @@
 #include "agents/agent.h"
 #include "agents/message_extras.h"
 #include "base/alloc.h"
+#include "base/real.h"
 #include "base/utf8.h"
 #include "server/conversation/body.h"
 #include "server/conversation/conversation.h"
@@ -281,15 +282,15 @@ static bool judge_divergence(double *out, const struct reply_token *recorded,
     for (size_t i = 0; i < recorded->n_top; i++)
         for (size_t k = 0; k < n_top; k++)
             if (recorded->top[i].id == top[k].id) {
-                const double p = exp((double)recorded->top[i].logprob);
+                const double p = real_exp((double)recorded->top[i].logprob);
 
                 kl += p * ((double)recorded->top[i].logprob - (double)top[k].logprob);
                 p_rest -= p;
-                q_rest -= exp((double)top[k].logprob);
+                q_rest -= real_exp((double)top[k].logprob);
                 has_common = true;
             }
     if (p_rest > 1e-9 && q_rest > 1e-9)
-        kl += p_rest * log(p_rest / q_rest);
+        kl += p_rest * real_log(p_rest / q_rest);
     *out = kl < 0 ? 0 : kl; /* rounding */
     return has_common;
 }

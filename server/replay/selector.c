@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/real.h"
 
 void selector_init(struct selector *s, int has_weights, double alpha, double epsilon)
 {
@@ -46,7 +47,7 @@ enum status selector_reserve(struct selector *s, size_t n_slots, struct error *e
 
 static double selector_weight(const struct selector *s, double priority)
 {
-    return pow(fabs(priority) + s->epsilon, s->alpha);
+    return real_pow(fabs(priority) + s->epsilon, s->alpha);
 }
 
 void selector_add(struct selector *s, uint32_t slot, double priority)

@@ -9,6 +9,7 @@
 
 #include "agents/words/tokens.h"
 #include "base/alloc.h"
+#include "base/real.h"
 #include "worlds/baselines/dictionary.h"
 #include "worlds/baselines/reply.h"
 #include "worlds/score/words.h"
@@ -175,7 +176,7 @@ static enum status read_query(struct ir_query *q, const struct simple_clone *c)
 
 static double weight(const struct ir_query *q, struct text word)
 {
-    return 1 / (1 + log(1 + (double)dictionary_count(q->dictionary, word)));
+    return 1 / (1 + real_log(1 + (double)dictionary_count(q->dictionary, word)));
 }
 
 static enum status ir_query_score(struct ir_query *q, struct text candidate, double *out)
@@ -196,7 +197,7 @@ static enum status ir_query_score(struct ir_query *q, struct text candidate, dou
         if (number == n && words_find(&q->words, word) != NULL) /* its first occurrence */
             sum += weight(q, word);
     }
-    norm = pow(sqrt((double)q->used.n) * q->norm, q->penalty);
+    norm = real_pow(sqrt((double)q->used.n) * q->norm, q->penalty);
     *out = norm > 1 ? sum / norm : sum;
     free(low);
     return rc;

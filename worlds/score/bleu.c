@@ -1,8 +1,8 @@
 /* Sentence BLEU as NLTK computes it: Papineni et al. (2002), uniform weights, the closest label's
  * length, and Chen and Cherry's first smoothing (2014) with 1e-12 for n-grams without a match. */
-#include <math.h>
 #include <string.h>
 
+#include "base/real.h"
 #include "worlds/score/scratch.h"
 
 static const double unmatched = 1e-12;
@@ -15,7 +15,7 @@ static void combine(const double log_p[SCORE_MAX_NGRAM], double brevity,
 
     for (int n = 0; n < SCORE_MAX_NGRAM; n++) {
         sum += log_p[n];
-        out[n] = brevity * exp(sum / (n + 1));
+        out[n] = brevity * real_exp(sum / (n + 1));
     }
 }
 
@@ -29,7 +29,7 @@ void scorer_bleu_of_equal(size_t n_words, double out[SCORE_MAX_NGRAM])
         return;
     }
     for (size_t n = 0; n < SCORE_MAX_NGRAM; n++)
-        log_p[n] = n < n_words ? 0 : log(unmatched);
+        log_p[n] = n < n_words ? 0 : real_log(unmatched);
     combine(log_p, 1, out);
 }
 
@@ -48,7 +48,7 @@ static double brevity(const struct scorer *s, size_t n)
             best_off = off;
         }
     }
-    return n > best ? 1 : exp(1 - (double)best / (double)n);
+    return n > best ? 1 : real_exp(1 - (double)best / (double)n);
 }
 
 /* Into s->best: how often each gram occurs in the label that has it most often. A label's grams are
@@ -136,7 +136,7 @@ enum status scorer_bleu(struct scorer *s, double out[SCORE_MAX_NGRAM])
             return STATUS_EXHAUSTED;
         if (n == 1 && n_matches == 0)
             return STATUS_OK;
-        log_p[n - 1] = log((n_matches > 0 ? (double)n_matches : unmatched) / (double)n_grams);
+        log_p[n - 1] = real_log((n_matches > 0 ? (double)n_matches : unmatched) / (double)n_grams);
     }
     combine(log_p, brevity(s, s->reply_ids.n), out);
     return STATUS_OK;

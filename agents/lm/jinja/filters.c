@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agents/lm/jinja/parts.h"
+#include "base/real.h"
 
 struct filter {
     struct jinja_run *r;
@@ -275,7 +276,7 @@ static bool filter_round(struct filter *f)
 {
     const struct jinja_value *precision = jinja_arg(f->args, 0, "precision");
     const int64_t n = precision == NULL || precision->kind != JINJA_INT ? 0 : precision->as.number;
-    const double scale = pow(10, (double)(n > 15 || n < 0 ? 0 : n));
+    const double scale = real_pow(10, (double)(n > 15 || n < 0 ? 0 : n));
 
     if (!jinja_is_number(f->v))
         return jinja_fail(f->r, "a %s cannot be rounded", jinja_kind_name(f->v));

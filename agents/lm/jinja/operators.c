@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agents/lm/jinja/parts.h"
+#include "base/real.h"
 
 static bool iterate_text(struct jinja_run *r, const struct jinja_text *t, struct jinja_value *out)
 {
@@ -153,7 +154,7 @@ static bool real_binary(struct jinja_run *r, int op, double a, double b, struct 
         result = floor(a / b);
         break;
     default:
-        result = pow(a, b);
+        result = real_pow(a, b);
         break;
     }
     *out = jinja_float(result);

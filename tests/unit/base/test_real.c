@@ -76,4 +76,36 @@ START_TEST(test_powers)
 }
 END_TEST
 
-SUITE_MAIN("base/real", test_are_nearest, test_limits, test_powers)
+/* Also where the exact result is close to the middle of two floats, so that the C library's last
+ * place could decide. */
+START_TEST(test_floats_are_those_of_the_doubles)
+{
+    for (int i = 0; i < 20000; i++) {
+        const double middle = 0.5 + (double)(2 * i + 1) * 0x1p-25, factor = 1.0 + 0.01 * i;
+        const double of_exp = log(middle), of_cos = acos(middle), of_sin = asin(middle);
+
+        ck_assert(real_exp_float(of_exp) == (float)real_exp(of_exp));
+        ck_assert(real_cos_float(1.0, of_cos) == (float)real_cos(of_cos));
+        ck_assert(real_sin_float(1.0, of_sin) == (float)real_sin(of_sin));
+        ck_assert(real_cos_float(factor, i) == (float)(factor * real_cos(i)));
+        ck_assert(real_sin_float(factor, i) == (float)(factor * real_sin(i)));
+    }
+    ck_assert(real_exp_float(-INFINITY) == 0.0f && real_exp_float(1000.0) == INFINITY);
+    ck_assert(isnan(real_exp_float((double)NAN)) && isnan(real_cos_float(1.0, INFINITY)));
+}
+END_TEST
+
+START_TEST(test_normal)
+{
+    for (int i = -90; i <= 90; i++) {
+        const double x = 0.1 * i;
+
+        ck_assert_double_eq_tol(real_normal_below(x), 0.5 * erfc(-x / sqrt(2.0)), 0x1p-50);
+    }
+    ck_assert(real_normal_below(0.0) == 0.5 && real_normal_below(INFINITY) == 1.0);
+    ck_assert(real_normal_below(-INFINITY) == 0.0 && isnan(real_normal_below((double)NAN)));
+}
+END_TEST
+
+SUITE_MAIN("base/real", test_are_nearest, test_limits, test_powers,
+           test_floats_are_those_of_the_doubles, test_normal)
