@@ -147,11 +147,19 @@ static void link_rotate(char *list, unsigned n)
 }
 
 /* libpq's words for a URL that it does not understand have parts of it, and one of them may be the
- * password. An "@" in a host is most likely of a password, too. */
-static bool link_is_url(const PQconninfoOption *options)
+ * password. An "@" in a host, or behind a "/", is most likely of a password, too. */
+static bool link_is_url(const char *url, const PQconninfoOption *options)
 {
+    const char *at = strstr(url, "://");
+
     if (options == NULL)
         return false;
+    if (at != NULL) {
+        at += 3;
+        at += strcspn(at, "/?");
+        if (at[strcspn(at, "@?")] == '@')
+            return false;
+    }
     for (const PQconninfoOption *o = options; o->keyword != NULL; o++)
         if (strcmp(o->keyword, "host") == 0 && o->val != NULL && o->val[0] != '/' &&
             o->val[0] != '@' && strchr(o->val, '@') != NULL)
@@ -171,7 +179,7 @@ static enum status link_try(struct link_connection *l, const char *url, unsigned
     enum status rc;
 
     *ret_n_hosts = 1;
-    if (!link_is_url(options)) {
+    if (!link_is_url(url, options)) {
         l->pq->PQconninfoFree(options);
         return error_set(err, STATUS_PRECONDITION,
                          "the URL cannot be read: in a user, a password and a database's name "

@@ -563,7 +563,8 @@ START_TEST(test_url)
 {
     static const char *const urls[] = {
         "postgresql://anna:se%cret@db/parley", "postgresql://anna:x@cret@db/parley",
-        "postgresql://anna:secret@[db/parley", "postgresql://anna:secret@db/parley?cret"};
+        "postgresql://anna:secret@[db/parley", "postgresql://anna:secret@db/parley?cret",
+        "postgresql://anna:cret/x@db/parley"};
     struct journal_store *s = NULL;
     struct error err = {0};
 
@@ -853,7 +854,7 @@ int main(void)
     tcase_add_test(t, test_lend);
     tcase_add_loop_test(t, test_refused, 0, 3);
     tcase_add_test(t, test_encoding);
-    tcase_add_loop_test(t, test_url, 0, 4);
+    tcase_add_loop_test(t, test_url, 0, 5);
     tcase_add_test(t, test_hosts);
     tcase_add_test(t, test_read_only);
     tcase_add_test(t, test_init_twice);
