@@ -225,8 +225,9 @@ struct lm_turn {
      * ids but the last instead of the reply. */
     uint32_t n_ids;
     uint32_t n_prompt;
-    bool is_whole;  /* the prompt is the whole conversation's */
-    bool has_begun; /* it has had a place in a step */
+    uint32_t n_in_memory; /* tokens of pages that it began with, until a step has gone on; 0 */
+    bool is_whole;        /* the prompt is the whole conversation's */
+    bool has_begun;       /* it has had a place in a step */
     struct sampler *sampler;
     struct matcher *matcher;       /* NULL: the reply is free */
     struct lm_reasoning reasoning; /* before matcher binds */

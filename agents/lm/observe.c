@@ -458,6 +458,7 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     turn->reply.finish = FINISH_NONE;
     m->n_prefix_queries += t->n_prompt - c->pages.kv.n_tokens;
     lm_observe_find_pages(m, turn, false);
+    t->n_in_memory = c->pages.kv.n_tokens;
     turn->wants_preparing =
         lm_cache_read_ahead(&m->cache, &c->pages, c->ids, lm_observe_n_known(t), true);
     lm_clone_pages_wait(&c->pages, &m->cache, false);

@@ -676,6 +676,10 @@ void lm_stepped(struct agent *a, struct row *row)
     if (t->n_computed == 0 && t->copy.from >= 0) /* the step failed, so its copies failed */
         lm_clone_pages_cut(&c->pages, &m->cache, n_before / KV_PAGE_TOKENS * KV_PAGE_TOKENS);
     n_before = c->pages.kv.n_tokens;
+    if (t->n_computed > 0) { /* all pages before it are filled */
+        lm_cache_used(&m->cache, &c->pages, lm_step_min_size(t->n_in_memory, n_before));
+        t->n_in_memory = 0;
+    }
     c->pages.kv.n_tokens += t->n_computed;
     t->n_computed = 0;
     kv_seq_cut(m->cache.pages, &c->pages.kv,

@@ -533,9 +533,6 @@ bool lm_cache_read_ahead(struct lm_cache *cache, struct lm_clone_pages *p, const
     if (!lm_disk_is_open(&cache->disk) || n_ids == 0 || !cache_has_parent(cache, p, i, &parent))
         return false;
     n = (n_ids - 1) / KV_PAGE_TOKENS;
-    for (size_t k = 0; is_first && k < i; k++)
-        if (prefix_cache_has(cache->prefixes, p->kv.pages[k]))
-            lm_disk_used(&cache->disk, p->kv.pages[k]);
     if (lm_states_are_kept(&cache->states)) {
         is_reading = cache_read_state_ahead(cache, p, ids, n_ids, &i, &parent);
     } else {
@@ -555,6 +552,15 @@ bool lm_cache_read_ahead(struct lm_cache *cache, struct lm_clone_pages *p, const
         cache->disk.n_readers++;
     }
     return is_reading;
+}
+
+void lm_cache_used(struct lm_cache *cache, const struct lm_clone_pages *p, size_t n_tokens)
+{
+    if (!lm_disk_is_open(&cache->disk))
+        return;
+    for (size_t i = 0; i < n_tokens / KV_PAGE_TOKENS; i++)
+        if (prefix_cache_has(cache->prefixes, p->kv.pages[i]))
+            lm_disk_used(&cache->disk, p->kv.pages[i]);
 }
 
 void lm_cache_end_reading(struct lm_cache *cache, struct lm_clone_pages *p)

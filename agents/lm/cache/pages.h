@@ -109,6 +109,9 @@ void lm_cache_find(struct lm_cache *cache, struct lm_clone_pages *p, const int32
  * it is being read. is_first: of the turn, which counts why the other pages are missing. */
 bool lm_cache_read_ahead(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
                          size_t n_ids, bool is_first);
+/* A step has gone on behind the clone's first n_tokens tokens, so that their pages are filled: they
+ * are used on disk, too (lm_disk_used). */
+void lm_cache_used(struct lm_cache *cache, const struct lm_clone_pages *p, size_t n_tokens);
 /* The clone's turn is over: nobody waits for what was read for it. */
 void lm_cache_end_reading(struct lm_cache *cache, struct lm_clone_pages *p);
 /* Publishes whole pages of positions n_before … kv.n_tokens - 1, which are computed and will not

@@ -17,7 +17,7 @@ enum { MAX_REPLY = 12, PLENTY = 512, TEXT = 700 };
 
 static struct error err;
 static char folder[64];
-static size_t disk_bytes = 64 << 20;
+static size_t disk_bytes = 64 << 20, n_host_pages;
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -61,6 +61,7 @@ static struct agent *open_agent(const struct setting *s)
 
     config.options.kv_type = s->kv;
     config.options.speculate = SPECULATE_ON;
+    config.options.kv_host_bytes = config.options.kv_bytes / s->n_pages * n_host_pages;
     if (!s->has_no_disk) {
         config.options.kv_disk_bytes = disk_bytes;
         config.options.kv_disk_folder = folder;
@@ -519,6 +520,76 @@ START_TEST(used_pages_stay)
 }
 END_TEST
 
+/* So many prompts of the length of the first one, which has said, fit the disk. */
+static void limit_disk(const struct agent *a, const struct said *said, double n_prompts)
+{
+    const size_t n_pages = (said->n_prompt + MAX_REPLY) / KV_PAGE_TOKENS;
+    const struct lm_disk *d = &container_of(a, struct lm, base)->cache.disk;
+
+    disk_bytes = kv_slab_bytes(d->config.store.page_bytes, (size_t)(n_prompts * (double)n_pages));
+}
+
+/* A page that the next step reloads from the host, and that has left the disk, is found by another
+ * turn before that step. What goes to disk is what the step makes of it. */
+START_TEST(pages_are_written_once_they_are_reloaded)
+{
+    const struct setting s = {"ref", KV_F32, 60, 256, false, 0, false};
+    char text[TEXT], other[TEXT], begin[2] = "";
+    struct drive d[2], *both[] = {&d[0], &d[1]};
+    struct clone *c[2];
+    struct said first, again;
+    struct sampling how;
+    struct agent *a;
+    size_t n_cost;
+
+    names = three;
+    n_host_pages = PLENTY;
+    sampling_init(&how);
+    how.max_tokens = 1;
+    long_text(text, "Read this.");
+    a = open_agent(&s);
+    ask(a, 0, text, &s, &first);
+    limit_disk(a, &first, 2);
+    agent_unref(a);
+    remove_folder();
+    a = open_agent(&s);
+    ask(a, 0, text, &s, &first);
+    for (begin[0] = 'b'; begin[0] < 'f'; begin[0]++) {
+        settle(a);
+        long_text(other, begin);
+        ask(a, 0, other, &s, &again);
+    }
+    settle(a);
+    for (size_t i = 0; i < 2; i++) {
+        c[i] = open_clone(a, 0);
+        ck_assert_int_eq(drive_begin(&d[i], c[i], text, &how, &err), STATUS_OK);
+        ck_assert(!d[i].turn.wants_preparing);
+        n_cost = a->type->cost(a, &d[i].turn.row);
+        if (i == 0) { /* as it begins a step, which has not run */
+            d[i].turn.row.n_scheduled = n_cost < s.max_grant ? n_cost : s.max_grant;
+            ck_assert_int_eq(a->type->reserve(a, &d[i].turn.row, &err), STATUS_OK);
+            ck_assert_uint_gt(container_of(a, struct lm, base)->cache.n_reloaded, 0);
+        }
+    }
+    settle(a);
+    a->type->batch_act(a, &(struct row *){&d[0].turn.row}, 1);
+    a->type->stepped(a, &d[0].turn.row);
+    drive_run(a, both, 2, s.max_grant);
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_uint_gt(d[i].turn.reply.n_cached, 0);
+        drive_end(&d[i], true);
+        clone_close(c[i]);
+    }
+    settle(a);
+    agent_unref(a);
+    a = open_agent(&s);
+    ask(a, 0, text, &s, &again);
+    expect_same(&again, &first);
+    ck_assert_uint_eq(again.n_disk, (first.n_prompt - 1) / KV_PAGE_TOKENS * KV_PAGE_TOKENS);
+    agent_unref(a);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("agents/lm/disk");
@@ -536,6 +607,7 @@ int main(void)
     tcase_add_loop_test(all, reads_that_ended_are_not_waited_for, 0, 2);
     tcase_add_loop_test(all, changed_bytes_change_no_reply, 0, 2);
     tcase_add_loop_test(all, used_pages_stay, 0, 2);
+    tcase_add_test(all, pages_are_written_once_they_are_reloaded);
     suite_add_tcase(s, all);
     runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);
