@@ -182,7 +182,7 @@ void lm_disk_used(struct lm_disk *d, int32_t page)
     struct lm_disk_page *p = &d->pages[page];
 
     if (p->is_kept && !link_is_on(&p->link) && !kv_disk_touch(d->store, &p->key, p->ids))
-        list_push(&d->unsaved, &p->link);
+        list_push_front(&d->unsaved, &p->link);
     if (p->is_kept && d->states != NULL)
         (void)kv_disk_touch(d->states, &p->key, p->ids); /* there need be none */
 }

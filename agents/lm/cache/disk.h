@@ -102,7 +102,8 @@ enum kv_disk_state lm_disk_look_state(const struct lm_disk *d, const struct lm_d
 bool lm_disk_has_read(struct lm_disk_page *out, const struct lm_disk *d, int32_t parent,
                       uint64_t salt, const int32_t *ids);
 /* A prompt begins with published page, which has its contents in memory: what is used there is used
- * on disk, too, and is written again where it made room. */
+ * on disk, too, and is written again, before others, where it made room. Call it for a prompt's
+ * last page first: that one makes room first, and is written last. */
 void lm_disk_used(struct lm_disk *d, int32_t page);
 /* The bytes of a page that was read, and is published as page. */
 const void *lm_disk_take(struct lm_disk *d, const struct lm_disk_page *read, int32_t page);

@@ -558,7 +558,7 @@ void lm_cache_used(struct lm_cache *cache, const struct lm_clone_pages *p, size_
 {
     if (!lm_disk_is_open(&cache->disk))
         return;
-    for (size_t i = 0; i < n_tokens / KV_PAGE_TOKENS; i++)
+    for (size_t i = n_tokens / KV_PAGE_TOKENS; i-- > 0;) /* the end makes room first */
         if (prefix_cache_has(cache->prefixes, p->kv.pages[i]))
             lm_disk_used(&cache->disk, p->kv.pages[i]);
 }

@@ -529,6 +529,36 @@ static void limit_disk(const struct agent *a, const struct said *said, double n_
     disk_bytes = kv_slab_bytes(d->config.store.page_bytes, (size_t)(n_prompts * (double)n_pages));
 }
 
+/* Of a prompt that is used again in memory the end makes room on disk, before its beginning. */
+START_TEST(beginnings_stay)
+{
+    const struct setting s = {"cpu", KV_F32, PLENTY, 64, false, 0, false};
+    char first[TEXT], second[TEXT];
+    struct agent *a;
+    struct said said;
+
+    names = three;
+    long_text(first, "Read this.");
+    long_text(second, "Or that.");
+    a = open_agent(&s);
+    ask(a, 0, first, &s, &said);
+    limit_disk(a, &said, 1.5);
+    agent_unref(a);
+    remove_folder();
+    a = open_agent(&s);
+    ask(a, 0, first, &s, &said);
+    settle(a);
+    ask(a, 0, first, &s, &said);
+    ask(a, 0, second, &s, &said);
+    agent_unref(a);
+    a = open_agent(&s);
+    ask(a, 0, first, &s, &said);
+    ck_assert_uint_gt(said.n_disk, said.n_prompt / 4);
+    ck_assert_uint_lt(said.n_disk, said.n_prompt * 3 / 4);
+    agent_unref(a);
+}
+END_TEST
+
 /* A page that the next step reloads from the host, and that has left the disk, is found by another
  * turn before that step. What goes to disk is what the step makes of it. */
 START_TEST(pages_are_written_once_they_are_reloaded)
@@ -607,6 +637,7 @@ int main(void)
     tcase_add_loop_test(all, reads_that_ended_are_not_waited_for, 0, 2);
     tcase_add_loop_test(all, changed_bytes_change_no_reply, 0, 2);
     tcase_add_loop_test(all, used_pages_stay, 0, 2);
+    tcase_add_test(all, beginnings_stay);
     tcase_add_test(all, pages_are_written_once_they_are_reloaded);
     suite_add_tcase(s, all);
     runner = srunner_create(s);
