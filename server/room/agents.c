@@ -49,6 +49,7 @@ struct room_agent {
                          was lost */
     bool is_waiting;  /* its conversation could not be looked for */
     unsigned n_lost;  /* how often it has lost its present answer */
+    bool is_stopped;  /* that was stopped, also where it is read again */
     uint64_t patient_until_us; /* up to when it waits for its model, or the journal */
     struct conversation_id conversation;
     char conversation_text[CONVERSATION_ID_CHARS];
@@ -296,6 +297,8 @@ static void room_agent_begun(struct room_agent *a)
     a->member->is_typing = true;
     room_member_changed(a->member);
     room_agent_notified(a); /* what runs on this loop may have begun */
+    if (a->is_stopped)
+        reader_cancel(&a->reader);
 }
 
 /* It looks again later. */
@@ -308,6 +311,7 @@ static void room_agent_sleep(struct room_agent *a)
 static void room_agent_say_failed(struct room_agent *a, const char *why)
 {
     a->n_lost = 0;
+    a->is_stopped = false;
     a->member->is_typing = false; /* the entry says so */
     if (!room_agent_append(a, ROOM_FAILED, why, NULL))
         room_member_changed(a->member);
@@ -335,8 +339,10 @@ static void room_agent_answer(struct room_agent *a)
     if (r->is_draining)
         return;
     a->is_called = false;
-    if (room_agent_first_heard(a) == NULL)
+    if (room_agent_first_heard(a) == NULL) {
+        a->is_stopped = false;
         return; /* it has answered that, with what came before it was called */
+    }
     a->n_unanswered = 0;
     if (room_agent_begin(a, &err) != STATUS_OK)
         room_agent_could_not(a, &err);
@@ -414,6 +420,7 @@ static void room_agent_done(struct room_agent *a, const struct turn_event *event
         room_agent_say_failed(a, why->text);
     } else {
         a->n_lost = 0;
+        a->is_stopped = false;
         a->heard = a->hears;
         a->member->is_typing = false;
         if (!room_agent_append(a, ROOM_SAID, words, finish_name(event->finish)))
@@ -668,8 +675,13 @@ void room_agents_hear(struct room *room, const struct room_entry *e)
 
 void room_agent_stop(const struct room_person *p)
 {
-    if (p->kind == ROOM_AGENT && p->agent->is_answering)
-        reader_cancel(&p->agent->reader);
+    struct room_agent *a = p->agent;
+
+    if (p->kind != ROOM_AGENT || (!a->is_answering && !a->is_resuming))
+        return;
+    a->is_stopped = true;
+    if (a->is_answering)
+        reader_cancel(&a->reader);
 }
 
 /* --- coming and going --- */

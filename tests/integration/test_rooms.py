@@ -562,29 +562,45 @@ def n_living(parley):
     return metric(parley, "parley_conversations{", "echo")
 
 
-def fails_to_store(parley, begin=lambda: None):
+def fails_to_store(parley, begin=lambda: None, meanwhile=lambda: None):
     """What is going on, and what begins, cannot be stored; then another turn is, which shows the journal that it can be written."""
     resource.prlimit(parley.process.pid, resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
     begin()
     children.until("the journal to fail", lambda: metric(parley, "parley_journal_failing ") == "1")
+    meanwhile()
     resource.prlimit(parley.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     body = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "Is there room?"}]}).encode()
     urllib.request.urlopen(urllib.request.Request(f"http://{parley.http}/v1/chat/completions", body, {"X-Conversation-Id": "other"}), timeout=children.PATIENCE).read()
 
 
+def begins(ann, number):
+    """Speaks, with numbers from this one on, until Tiny says a part: it may say all at once. The last number, and what came behind it."""
+    while True:
+        ann.say("disk", "Go on.", number)
+        frames = [ann.read()]
+        while "piece" not in frames[-1] and not of("Tiny")(frames[-1].get("entry", {"name": "", "kind": ""})):
+            frames.append(ann.read())
+        if "piece" in frames[-1]:
+            return number, frames
+        number += 1
+
+
+def stops_agents(ann):
+    """The server has taken the stop once it has refused the next one."""
+    ann.send(stop={"room": "disk"})
+    ann.send(stop={"room": "attic"})
+    ann.until("error")
+
+
 def goes_on(parleyd, model, data):
-    """An answer that could not be stored is computed again once it can be, and told from its begin on: nothing else is an entry."""
+    """An answer that could not be stored is computed again once it can be, and told from its begin on: nothing else is an entry. One that was
+    stopped meanwhile stays stopped."""
     with children.Daemon(parleyd, "--model", f"tiny={model}", "--data", data, "--http", "127.0.0.1:0") as parley:
-        ann, number, frames = Socket(parley, "Ann"), 0, []
+        ann = Socket(parley, "Ann")
         ann.join("disk")
         ann.send(invite={"room": "disk", "agent": "tiny", "name": "Tiny", "maxTokens": 400, "policy": "ROOM_POLICY_EVERY_TURN"})
         ann.until("entry", lambda e: e["name"] == "Tiny")
-        while not frames or "piece" not in frames[-1]:  # it may say all at once, which is an entry without a piece
-            number += 1
-            ann.say("disk", "Go on.", number)
-            frames = [ann.read()]
-            while "piece" not in frames[-1] and not of("Tiny")(frames[-1].get("entry", {"name": "", "kind": ""})):
-                frames.append(ann.read())
+        number, frames = begins(ann, 1)
         fails_to_store(parley)
         ann.send(say={"room": "disk", "text": "Well?", "clientSeq": number + 1})
         frames += ann.until("entry", of("Tiny"))
@@ -597,6 +613,10 @@ def goes_on(parleyd, model, data):
             texts[-1] += piece["text"]
         assert all(said["text"].startswith(text) for text in texts), (said, texts)
         assert [e[2] for e in entries(ann.until("entry", of("Tiny")))] == ["SAID"]  # and to what was said meanwhile
+        begins(ann, number + 2)
+        fails_to_store(parley, meanwhile=lambda: stops_agents(ann))
+        said = ann.until("entry", of("Tiny"))[-1]["entry"]
+        assert (said["kind"], said["finishReason"]) == ("ROOM_ENTRY_KIND_SAID", "cancelled"), said
         ann.close()
 
 
