@@ -36,8 +36,8 @@ struct link_arg link_bytes(const void *bytes, size_t size_bytes); /* never SQL's
 struct link_arg link_id(const uint8_t *id); /* [JOURNAL_ID_BYTES] for SQL's uuid */
 
 /* Connects to the database of a URL. If it names several hosts, each has a part of the time to
- * answer, and those that did not are asked last from then on. UNAVAILABLE; PRECONDITION if the URL
- * cannot be read. */
+ * answer, and those that did not are asked behind the others from then on; a silent one behind one
+ * that refuses has two parts before. UNAVAILABLE; PRECONDITION if the URL cannot be read. */
 enum status link_open(struct link_connection *l, const char *url, struct error *err) MUST_CHECK;
 void link_close(struct link_connection *l); /* nothing happens if there is no connection */
 
