@@ -578,8 +578,47 @@ def test_teachers(parleyd):
         second.wait()
 
 
+SERVES = """import asyncio, multiprocessing.util, os, sys, threading
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])
+import parley.aio
+
+@parley.agent("any")
+class Agent:
+    def observe(self, observation):
+        pass
+
+    def act(self):
+        return "done"
+
+def lives():
+    for name, thread in threads.items():
+        thread.join(0.5)
+        print(name, thread.is_alive(), flush=True)
+
+silent = "127.0.0.1:1"
+threads = {name: threading.Thread(target=serve, args=(Agent, address, name), daemon=True)
+           for name, serve, address in (("sync", parley.serve, sys.argv[1]), ("sync silent", parley.serve, silent),
+                                        ("aio", lambda *args: asyncio.run(parley.aio.serve(*args)), sys.argv[1]),
+                                        ("aio silent", lambda *args: asyncio.run(parley.aio.serve(*args)), silent))}
+multiprocessing.util.Finalize(None, lives, exitpriority=0)
+for thread in threads.values():
+    thread.start()
+sys.stdin.readline()
+"""
+
+
+def test_serving_ends(parleyd):
+    """What serves on daemon threads of a process, also while its daemon is not there, has ended before the interpreter does, without a trace."""
+    with harness.Parleyd(parleyd) as client:
+        worker = children.start([sys.executable, "-c", SERVES, client.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        until("they are attached", lambda: list_models(client) == ["aio", "echo", "sync"], worker)
+        printed, said = worker.communicate("\n", timeout=children.PATIENCE)
+        assert worker.returncode == 0 and printed == "sync False\nsync silent False\naio False\naio silent False\n" and "Traceback" not in said, (printed, said)
+        until("they are gone", lambda: list_models(client) == ["echo"])
+
+
 TESTS = [test_one_worker, test_sampling, test_batches, test_capabilities, test_lost_worker, test_two_workers, test_stateless, test_drain, test_restart,
-         test_hostile_workers, test_who_may_attach, test_front_doors, test_c_workers, test_teachers]
+         test_hostile_workers, test_who_may_attach, test_front_doors, test_c_workers, test_teachers, test_serving_ends]
 
 
 def main():

@@ -26,7 +26,6 @@ import dataclasses
 import inspect
 import queue
 import reprlib
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -34,6 +33,7 @@ import grpc
 
 from parley import reach, wire
 from parley.environments import Host, is_environment
+from parley.exits import Ending
 from parley.keywords import checked, named
 from parley.tidings import Tidings, told
 from parley.troupe import Row, Troupe, asked_of
@@ -352,32 +352,48 @@ def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, ke
     files, by save_model and load_model with any path. Without it, labels, saving and loading are refused."""
     from parley.client import Link
 
-    link, delay = Link(address, key, tls, 0), 0.05
-    tidings = Tidings(link.address)
-    method = link.channel.stream_stream("/parley.v1.Agents/Attach", pb.AgentsAttachRequest.SerializeToString,
-                                        pb.AgentsAttachResponse.FromString)
-    try:
-        while True:
-            answers: queue.SimpleQueue[pb.AgentsAttachRequest | None] = queue.SimpleQueue()
-            worker = worker_of(agent, name, worlds)
-            answers.put(tidings.offered(worker.offer()))
-            call = method(iter(answers.get, None), metadata=link.metadata)
-            try:
-                for order in call:
-                    delay = 0.05
-                    tidings.taken(order)
-                    answer = worker.take(order)
-                    if answer is not None:
-                        answers.put(answer)
-            except grpc.RpcError as e:
-                error = link.error_of(e)
-                if is_final(error):
-                    raise error from None
-                tidings.failed(error)
-            finally:
-                answers.put(None)
-                call.cancel()
-            time.sleep(delay)
-            delay = min(2 * delay, 1.0)
-    finally:
-        link.channel.close()
+    call: Any = None
+
+    def end() -> None:
+        if call is not None:
+            call.cancel()
+
+    def attach(ending: Ending) -> None:
+        nonlocal call
+        link, delay = Link(address, key, tls, 0), 0.05
+        tidings = Tidings(link.address)
+        method = link.channel.stream_stream("/parley.v1.Agents/Attach", pb.AgentsAttachRequest.SerializeToString,
+                                            pb.AgentsAttachResponse.FromString)
+        try:
+            while True:
+                answers: queue.SimpleQueue[pb.AgentsAttachRequest | None] = queue.SimpleQueue()
+                worker = worker_of(agent, name, worlds)
+                answers.put(tidings.offered(worker.offer()))
+                call = method(iter(answers.get, None), metadata=link.metadata)
+                try:
+                    if ending.is_over.is_set():
+                        return
+                    for order in call:
+                        delay = 0.05
+                        tidings.taken(order)
+                        answer = worker.take(order)
+                        if answer is not None:
+                            answers.put(answer)
+                except grpc.RpcError as e:
+                    if ending.is_over.is_set():
+                        return
+                    error = link.error_of(e)
+                    if is_final(error):
+                        raise error from None
+                    tidings.failed(error)
+                finally:
+                    answers.put(None)
+                    call.cancel()
+                if ending.is_over.wait(delay):
+                    return
+                delay = min(2 * delay, 1.0)
+        finally:
+            link.channel.close()
+
+    with Ending(end) as ending:
+        attach(ending)

@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 
 from parley import agents, reach, wire
+from parley.exits import Ending
 from parley.keywords import checked
 from parley.tidings import Tidings
 from parley.v1 import agents_pb2
@@ -292,6 +293,17 @@ async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "",
                 worlds: bool = False) -> None:
     """Like parley.serve. act() may also be a coroutine or an async generator, an environment's reset() and step() may be coroutines,
     and a teacher may be an async generator. The rows of a step, or the environments of an order, run concurrently."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    with Ending(lambda: loop.call_soon_threadsafe(task.cancel)) as ending:
+        try:
+            await _serve(agent, address, name, key, tls, worlds)
+        except asyncio.CancelledError:
+            if not ending.is_over.is_set():
+                raise
+
+
+async def _serve(agent: Any, address: str, name: str, key: str | None, tls: wire.Tls, worlds: bool) -> None:
     link = Link(address, key, tls, 0)
     method = link.channel.stream_stream("/parley.v1.Agents/Attach", agents_pb2.AgentsAttachRequest.SerializeToString,
                                         agents_pb2.AgentsAttachResponse.FromString)
