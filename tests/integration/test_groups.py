@@ -736,48 +736,70 @@ with World("b", address=sys.argv[1], secret=sys.argv[2], lease=2) as world:
 """
 
 
-ENDS = """import signal, sys, os, time
+ENDS = """import asyncio, multiprocessing, signal, sys, os, threading, time
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])
 from parley.parallel import World, group as groups
 how, address, secret = sys.argv[1:]
 groups.BUSY_S = 0.3  # not 5
+orders, go = os.fdopen(os.dup(0)), threading.Event()
 
 def block():
     print("begun", flush=True)
-    time.sleep(1000)
+    go.wait()
 
-def ends():
+async def sleep():
+    print("begun", flush=True)
+    await asyncio.sleep(1000)
+
+def ends(group):
     if "handler" in how:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
     group.barrier()
-    sys.stdin.readline()
+    if "second" in how:
+        group.recv("a")
+    else:
+        orders.readline()
     if "raises" in how:
         raise LookupError("no sense")
     if "exits" in how:
         sys.exit(3)
 
-def is_group():
-    return world.create_rpc_group("group", ["a", "b"])
+def program():
+    world = World("b", world=how, address=address, secret=secret, rpc_threads=1)
+    def group():
+        made = world.create_rpc_group("group", ["a", "b"])
+        made.register("block", sleep if "async" in how else block)
+        return made
+    if "with" in how:
+        with world, group() as made:
+            ends(made)
+    else:
+        ends(group())
 
-world = World("b", world=how, address=address, secret=secret)
-if "with" in how:
-    with world, is_group() as group:
-        group.register("block", block)
-        ends()
-else:
-    group = is_group()
-    group.register("block", block)
-    ends()
+if "fork" in how:
+    child = multiprocessing.get_context("fork").Process(target=program)
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
+try:
+    program()
+except LookupError:
+    if "second" in how:  # a thread is free now
+        go.set()
+        [t.join() for t in threading.enumerate() if t.name.startswith("group-")]
+    raise
 """
 
 
 def test_ends(address):
     """A process that computes a call which does not end ends all the same, says so, and the caller learns of it: without and within `with`, by
-    sys.exit, an exception, Ctrl-C, SIGTERM. Leaving in order waits, and says for what."""
+    sys.exit, an exception, Ctrl-C, SIGTERM; also a child that multiprocessing forks. A second call is not computed any more, and an async
+    one fails. Leaving in order waits, and says for what."""
     left, waits = "ends while it computes 1 call of the group 'group' ('block')", "is to leave and waits for 1 call of the group 'group' ('block')"
     signals = {"SIGINT": signal.SIGINT, "SIGTERM": signal.SIGTERM}
     ways = {"exits": (3, left), "raises": (1, left), "SIGINT": (-signal.SIGINT, left), "SIGTERM by a handler": (7, left), "with exits": (3, left), "with raises": (1, left),
-            "with SIGINT": (-signal.SIGINT, left), "with returns, then SIGINT": (-signal.SIGINT, waits)}
+            "with SIGINT": (-signal.SIGINT, left), "with returns, then SIGINT": (-signal.SIGINT, waits), "exits in a fork": (3, left), "returns in a fork": (0, left),
+            "exits, async": (3, ""), "with raises, a second call": (1, left.replace("1 call", "2 calls"))}
 
     def run(how):
         number = next((n for name, n in signals.items() if name in how), None)
@@ -785,21 +807,27 @@ def test_ends(address):
             b = children.start([sys.executable, "-c", ENDS, how, address, SECRET], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             with world.create_rpc_group("group", ["a", "b"]) as group:
                 group.barrier()
-                under_way = group.registered_async("block")
+                under_way = [group.registered_async("block")]
                 assert b.stdout.readline() == "begun\n"
                 said = ""
-                if number is None or "returns" in how:
+                if "second" in how:
+                    under_way.append(group.registered_async("block"))
+                    group.send(None, "b")
+                elif number is None or "returns" in how:
                     b.stdin.write("\n")
                     b.stdin.flush()
                 if "then" in how:
                     said = b.stderr.readline()
                 if number is not None:
                     b.send_signal(number)
-                said += b.communicate(timeout=PATIENCE)[1]
+                printed, more = b.communicate(timeout=PATIENCE)
+                said += more
                 code, sentence = ways[how]
-                assert b.returncode == code and sentence in said and ("no sense" in said) == ("raises" in how), (how, b.returncode, said)
-                error = raised(parley.Error, under_way.get, PATIENCE)
-                assert isinstance(error, MemberLost) or error.code == "CANCELLED" and "has left the group" in str(error), (how, error)
+                assert b.returncode == code and printed == "" and sentence in said and ("no sense" in said) == ("raises" in how), (how, b.returncode, printed, said)
+                for call in under_way:
+                    error = raised((parley.Error, RemoteError), call.get, PATIENCE)
+                    is_lost = isinstance(error, MemberLost) and "async" not in how
+                    assert is_lost or "has left the group" in str(error), (how, error)
 
     with concurrent.futures.ThreadPoolExecutor(len(ways)) as pool:
         list(pool.map(run, ways))

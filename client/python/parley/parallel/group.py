@@ -14,12 +14,12 @@ process has not renewed its lease in time; nobody then waits for the member any 
 port. Pickled data is signed with the world's secret."""
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import hashlib
 import math
 import multiprocessing
+import multiprocessing.util
 import queue
 import secrets
 import sys
@@ -32,6 +32,7 @@ from typing import Any
 
 from parley import wire
 from parley.client import Link
+from parley.exits import BEFORE_ALL, EXIT_S
 from parley.parallel.collectives import Collectives, View, check_op
 from parley.parallel.futures import Future, later
 from parley.parallel.membership import SERVICE, VALUE, MemberLost, Membership
@@ -48,7 +49,6 @@ INTERRUPTED_S = 10  # by when a daemon has learned that a call was interrupted
 MAX_KEPT = 4096  # how many values a member keeps for references
 TOO_MANY = 0xffffffff  # more members than a barrier can have
 BUSY_S = 5.0  # how long all threads may compute, or a member that leaves wait for them, before those who run the member are told
-EXIT_S = 1.0  # how long a member that leaves by an exception, or whose process ends, waits for the calls that it computes
 GRACE_S = 1.0  # how long after its deadline a call waits for the daemon's answer
 _HEAD_BYTES = SIGNATURE_BYTES + 1 + ID_BYTES
 
@@ -187,6 +187,7 @@ class Group:
         self._collectives = Collectives(self)
         self._open = dict[int, bool]()  # fetches and messages that were not answered yet
         self._later = dict[int, bytes]()  # guarded by the lock: calls whose functions have returned a future, with their numbers
+        self._takes_later = True  # guarded by the lock
         self._n_served = 0  # guarded by the lock: calls that threads have computed
         self._serving = dict[int, tuple[bytes, str]]()  # guarded by the lock: those that they compute, or will; their numbers and what they call, once known
         self._watch: threading.Timer | None = None  # guarded by the lock: looks whether the threads do nothing but wait
@@ -209,7 +210,8 @@ class Group:
             if self._road is not None:
                 self._road.close()
             raise
-        atexit.register(self._end_calls_at_exit)
+        # Not atexit's: the children that multiprocessing forks do not come there.
+        self._at_exit = multiprocessing.util.Finalize(None, self._end_calls_at_exit, exitpriority=BEFORE_ALL)
 
     # --- the members ---
 
@@ -601,10 +603,10 @@ class Group:
         future = later(value)
         if future is not None:
             with self._lock:
-                is_here = self._world is not None
-                if is_here:
+                is_taken = self._takes_later
+                if is_taken:
                     self._later[task] = number
-            if not is_here:
+            if not is_taken:
                 raise self._left()
             future.add_done_callback(lambda done: self._go_on(task, number, done, keeper))
             return
@@ -809,14 +811,9 @@ class Group:
         world, self._world = self._world, None
         if world is None or not self._link.channel.is_here():
             return
-        atexit.unregister(self._end_calls_at_exit)
+        self._at_exit.cancel()
         world.groups.pop(self.group_name, None)
-        with self._lock:
-            open_calls, self._later = self._later, {}
-            if self._watch is not None:
-                self._watch.cancel()
-        for task, number in open_calls.items():
-            self._fail(task, number, self._left())
+        self._fail_later()
         try:
             self._collectives.forget(f"'{self._me}' has left the group", True)
             self._messages.end()
@@ -825,6 +822,7 @@ class Group:
                 self._answer_all(patience)  # the daemon must have its answers before the other members see that it left
             self._membership.leave()
         except BaseException:
+            self._threads.end(True)
             self._membership.drop()  # interrupted: the others see this member as lost
             raise
         finally:
@@ -834,10 +832,23 @@ class Group:
         for peer in peers:
             peer.close()
 
+    def _fail_later(self) -> None:
+        """Fails the calls whose functions have returned a future, and those that will."""
+        with self._lock:
+            self._takes_later = False
+            open_calls, self._later = self._later, {}
+            if self._watch is not None:
+                self._watch.cancel()
+        for task, number in open_calls.items():
+            self._fail(task, number, self._left())
+
     def _answer_all(self, patience: float | None) -> None:
-        """Waits until all calls that have come are answered. Says so if that takes long."""
+        """Waits until all calls that have come are answered. Says so if that takes long. With a patience that is over, those that no thread
+        has begun are not computed."""
         if self._road.join(BUSY_S if patience is None else patience):
             return
+        if patience is not None:
+            self._threads.end(True)
         with self._lock:
             left = dict(self._serving)
         names = ", ".join(sorted({name for _, name in left.values() if name}))
@@ -854,8 +865,12 @@ class Group:
     def _end_calls_at_exit(self) -> None:
         """The process ends, and has not left the group: the others see it as lost."""
         if self._link.channel.is_here():
+            end = time.monotonic() + EXIT_S
+            self._fail_later()
             self._road.close()
             self._answer_all(EXIT_S)
+            self._threads.end()
+            self._threads.join(max(end - time.monotonic(), 0.0))  # one that comes back from native code later may abort the process
 
     def __enter__(self) -> Group:
         return self

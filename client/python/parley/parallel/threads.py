@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 
@@ -15,7 +16,8 @@ class Threads:
         self._n, self._name, self._lock = n, name, threading.Lock()
         self._work: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
         # Guarded by the lock:
-        self._n_begun = self._n_left = 0  # threads, and work that none has ended yet
+        self._begun = list[threading.Thread]()
+        self._n_left = 0  # work that none has ended yet
         self._is_over = False
 
     def submit(self, work: Callable[[], Any]) -> None:
@@ -23,9 +25,10 @@ class Threads:
         with self._lock:
             if self._is_over:
                 raise RuntimeError("the threads take no more calls")
-            if self._n_begun < min(self._n, self._n_left + 1):
-                threading.Thread(target=self._live, name=f"{self._name}_{self._n_begun}", daemon=True).start()
-                self._n_begun += 1
+            if len(self._begun) < min(self._n, self._n_left + 1):
+                thread = threading.Thread(target=self._live, name=f"{self._name}_{len(self._begun)}", daemon=True)
+                thread.start()
+                self._begun.append(thread)
             self._n_left += 1
             self._work.put(work)
 
@@ -40,8 +43,19 @@ class Threads:
                 self._n_left -= 1
         self._work.put(None)  # for the next thread
 
-    def end(self) -> None:
-        """Takes no more work; the threads end behind what was taken."""
+    def end(self, drops: bool = False) -> None:
+        """Takes no more work; the threads end behind what was taken. drops: work that none has begun is not done."""
         with self._lock:
             self._is_over = True
+            while drops:
+                try:
+                    self._work.get_nowait()
+                except Empty:
+                    break
             self._work.put(None)
+
+    def join(self, seconds: float) -> None:
+        """Waits for the threads after end(), for `seconds` at most."""
+        end = time.monotonic() + seconds
+        for thread in self._begun:
+            thread.join(max(end - time.monotonic(), 0.0))
