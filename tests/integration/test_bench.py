@@ -3,12 +3,15 @@
 
 usage: test_bench.py PARLEY PARLEYD WRITE_TINY_MODEL WRITE_POLICY      (any python3; no packages)
 """
+import contextlib
 import csv
 import http.server
 import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -401,6 +404,27 @@ def failures(cli, url):
     assert "nobody" in line, line
     line = cli.complaint("bench", url.replace("parley:", "http:"), code=1)
     assert "it may be the port of gRPC (parley://)" in line, line
+    resets_are_waited_for(cli)
+
+
+def resets_are_waited_for(cli):
+    """A connection that is reset while TLS begins, as by a server that starts, is tried again, and at the end its words are said."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        came = []
+
+        def reset():
+            with contextlib.suppress(OSError):
+                while True:
+                    taken = listener.accept()[0]
+                    taken.recv(1)
+                    taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    taken.close()
+                    came.append(taken)
+
+        threading.Thread(target=reset, daemon=True).start()
+        line = cli.complaint("bench", f"https://127.0.0.1:{listener.getsockname()[1]}", "--wait", "1", code=1)
+        assert len(came) > 1 and "the TLS handshake fails there" in line, (len(came), line)
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 def interrupted(cli, url):

@@ -297,27 +297,28 @@ static bool ask_models(const struct openai_target *t, const char *url, struct bu
     return code >= 200 && code < 500;
 }
 
-/* What a longer wait does not change: something answers, and not as it was asked. */
-static const struct {
+static const struct probe_cause {
     CURLcode why;
+    bool is_final; /* a longer wait does not change it */
     const char *said;
-} final_causes[] = {
-    {CURLE_UNSUPPORTED_PROTOCOL, /* HTTP/0.9, which libcurl takes all other bytes for */
+} causes[] = {
+    {CURLE_UNSUPPORTED_PROTOCOL, true, /* HTTP/0.9, which libcurl takes all other bytes for */
      "what answers there is not HTTP: it may be the port of gRPC (parley://), or want https://"},
-    {CURLE_WEIRD_SERVER_REPLY,
+    {CURLE_WEIRD_SERVER_REPLY, true,
      "what answers there is not HTTP: it may be the port of gRPC (parley://), or want https://"},
-    {CURLE_SSL_CONNECT_ERROR, "the TLS handshake fails there: http:// may be right"},
-    {CURLE_PEER_FAILED_VERIFICATION,
+    {CURLE_SSL_CONNECT_ERROR, false, /* also where what begins resets a connection */
+     "the TLS handshake fails there: http:// may be right"},
+    {CURLE_PEER_FAILED_VERIFICATION, true,
      "its certificate is for another name, or signed by an authority that is not known here: "
      "--ca names the authority's file"},
 };
 
-/* NULL: a longer wait may help. */
-static const char *final_words(CURLcode why)
+/* NULL: a longer wait may help, and libcurl's words do. */
+static const struct probe_cause *cause_of_probe(CURLcode why)
 {
-    for (size_t i = 0; i < sizeof(final_causes) / sizeof(final_causes[0]); i++)
-        if (final_causes[i].why == why)
-            return final_causes[i].said;
+    for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++)
+        if (causes[i].why == why)
+            return &causes[i];
     return NULL;
 }
 
@@ -330,18 +331,20 @@ static bool find_server(struct openai_target *t, const char *server)
     struct buf answer;
     char url[512];
     CURLcode why;
+    const struct probe_cause *cause = NULL;
     bool is_there;
     json_t *list;
     const char *name;
 
     buf_init(&answer, MAX_ANSWER_BYTES);
     (void)snprintf(url, sizeof(url), "%s/v1/models", server); /* fits: its length was checked */
-    while (!(is_there = ask_models(t, url, &answer, &why)) && final_words(why) == NULL &&
+    while (!(is_there = ask_models(t, url, &answer, &why)) &&
+           ((cause = cause_of_probe(why)) == NULL || !cause->is_final) &&
            env_now_us(&env_real) < end_us && interrupt_sleep(PAUSE_MS))
         console_progress("waiting for the server at %s …", server);
     console_clear();
-    if (!is_there && final_words(why) != NULL)
-        console_error("%s: %s", server, final_words(why));
+    if (!is_there && cause != NULL)
+        console_error("%s: %s", server, cause->said);
     else if (!is_there)
         console_error("no server is ready at %s: %s (waited %.1f s)", server,
                       why == CURLE_OK ? "it answers with an error" : curl_easy_strerror(why),
