@@ -200,6 +200,9 @@ enum status hf_encoder_read(struct hf_model *m, struct hf_keys *keys, const json
     double eps = 0;
     enum status rc = check_encoder(f, config, err);
 
+    if (rc == STATUS_OK && json_object_get(pooling, "true_token_id") != NULL)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "a score by logits (1_LogitScore) is not supported for an encoder");
     for (size_t i = 0; rc == STATUS_OK && i < sizeof(sizes) / sizeof(sizes[0]); i++)
         rc = read_any_size(sizes[i].out, f, config, sizes[i].names, err);
     if (rc == STATUS_OK)

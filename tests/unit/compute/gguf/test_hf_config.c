@@ -207,6 +207,7 @@ START_TEST(pooling_is_that_of_the_file)
         {"qwen3", "Qwen3ForCausalLM", "{\"true_token_id\":1,\"false_token_id\":2}", RANK},
         {"qwen2", "Qwen2ForSequenceClassification", "", -1},
         {"qwen2", "Qwen2ForCausalLM", "{\"true_token_id\":1}", -1},
+        {"bert", "BertModel", "{\"true_token_id\":1}", -1},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
