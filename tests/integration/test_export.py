@@ -25,9 +25,9 @@ class As:
         return lambda request: getattr(self.stub, name)(request, metadata=bearer(self.key))
 
 
-def cli(parley, program, key, *arguments, lines=""):
+def cli(parley, program, key, *arguments, lines="", **variables):
     """Its exit status, its lines of JSON without the records (test_proof.py), its complaint."""
-    env = {**os.environ, "PARLEY_API_KEY": key}
+    env = {**os.environ, "PARLEY_API_KEY": key, **variables}
     done = children.run([program, "conversations", *arguments, "--server", parley.address], input=lines, stdout=-1, stderr=-1, text=True, env=env)
     said = [json.loads(line) for line in done.stdout.split("\n") if line]
     return done.returncode, [line for line in said if line.get("type") != "record"], done.stderr
@@ -107,6 +107,16 @@ def cut_off(parley, program, key):
     assert running.returncode == 1 and "parley: " in complaint, (running.returncode, complaint)
 
 
+def imported_in_turkish(parley, program, key, folder):
+    """Where the capital of i is not I, names of values are read as elsewhere. Needs the sources of locales (Debian's package locales)."""
+    if children.run(["localedef", "-i", "tr_TR", "-f", "UTF-8", os.path.join(folder, "tr_TR.UTF-8")], check=False, stderr=-1).returncode != 0:
+        print("no Turkish locale can be made here")
+        return
+    lines = '{"type":"conversation","model":"echo"}\n{"type":"turn","turn":1,"messages":[{"role":"user","text":"x"}],"reply":"x","finish_reason":"deadline"}'
+    status, _, complaint = cli(parley, program, key, "import", lines=lines, LOCPATH=folder, LC_ALL="tr_TR.UTF-8")
+    assert status == 0, complaint
+
+
 def main():
     parleyd, write_tiny_model, program = sys.argv[1:4]
     with tempfile.TemporaryDirectory() as folder:
@@ -150,6 +160,7 @@ def main():
                               ('{"type":"conversation","model":"echo"}\n{"type":"turn","turn":2,"messages":[{"role":"user","text":"x"}],"reply":"x","finish_reason":"stop"}', "the next one is 1")):
                 status, _, complaint = cli(parley, program, anna_key, "import", lines=bad)
                 assert status != 0 and says in complaint, (bad, complaint)
+            imported_in_turkish(parley, program, anna_key, folder)
             cut_off(parley, program, anna_key)
             daemon.again()
 

@@ -2,7 +2,6 @@
  * such lines, opens the conversations, and adds the turns that the server lacks. */
 #include "client/cli/chat/export.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -292,7 +291,7 @@ static json_t *import_finish_reason(const json_t *word)
     if (!json_is_string(word))
         return json_deep_copy(word);
     for (const char *c = json_string_value(word); *c != '\0' && at + 1 < sizeof(name); c++)
-        name[at++] = (char)toupper((unsigned char)*c);
+        name[at++] = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c; /* in any locale */
     name[at] = '\0';
     return json_string(name);
 }

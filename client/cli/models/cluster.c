@@ -1,4 +1,3 @@
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +23,7 @@ static const char *cluster_places(char *out, size_t size, const Parley__V1__Clus
 
         for (n += n == 0 ? 0 : (size_t)snprintf(out + n, size - n, ", ");
              *name != '\0' && n + 1 < size; name++)
-            out[n++] = (char)tolower((unsigned char)*name);
+            out[n++] = *name >= 'A' && *name <= 'Z' ? (char)(*name - 'A' + 'a') : *name;
         out[n] = '\0';
         if (n + 16 > size)
             break;
