@@ -19,6 +19,7 @@ import leaderboard
 import loads
 
 N_TURNS = 8
+LONGEST = 4096  # tokens of eight turns: what random weights say takes up to three times as many when it is read
 N_SYSTEM_WORDS, N_WORDS, N_REPLY = 200, 24, 16
 DEFAULT = ["8B:Q4_K_M", "0.8B:Q4_K_M"]
 SPARE_BYTES = 1 << 30  # for the rest of the machine, where servers are held together
@@ -32,7 +33,7 @@ class LlamaServer(leaderboard.LlamaServer):
         self.n_tokens = n_tokens
 
     def start(self, n):
-        self.most = 1024 if n == 1 else 2 * self.n_tokens + 64
+        self.most = LONGEST if n == 1 else 2 * self.n_tokens + 64
         super().start(n)
 
 
