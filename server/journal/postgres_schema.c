@@ -110,8 +110,8 @@ static enum status schema_check_settings(struct postgres_store *s, struct error 
     static const char *const wrong[] = {
         "synchronous_commit=off, so that it may lose what it has confirmed: turn it on",
         "fsync=off, so that it may lose what it has confirmed: turn it on",
-        "another encoding than UTF8: make one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE "
-        "template0"};
+        ("another encoding than UTF8: make one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE "
+         "template0")};
     PGresult *r = link_query(&s->link,
                              "SELECT current_setting('synchronous_commit') = 'off',"
                              " current_setting('fsync') = 'off',"
