@@ -469,7 +469,7 @@ def check_room(ready):
     bob.type("It is.")
     bob.press("Enter")
     ann.until(f"{SAID}.at(-1) === 'Bob: It is.'")
-    assert bob.js("document.querySelectorAll('.said.is-mine').length") == 1
+    bob.until("document.querySelectorAll('.said.is-mine').length === 1")
     cable.cut()  # Bob's connections
     ann.type("Are you there?")
     ann.press("Enter")
