@@ -184,7 +184,8 @@ def llama4_mutations(m):
 
 def mutations(name, m):
     """(what is wrong, a definition with that)"""
-    if m.keys.get("rope.scaling.finetuned", True) and m.arch not in ("gemma4", "gemma3n") and m.arch not in models.HALVED:
+    is_rotated = any(".attn_q" in n for n in m.tensors) and m.keys.get("rope.scaling.finetuned", True)
+    if is_rotated and m.arch not in ("gemma4", "gemma3n") and m.arch not in models.HALVED:
         yield "pairs of the other kind", mutated(rope=other_halves)
     for key in m.keys:
         if key in ("rope.scaling.type", "expert_count", "expert_used_count", "expert_feed_forward_length",

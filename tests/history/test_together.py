@@ -449,8 +449,9 @@ def frozen(all, expected):
         stored = [t.reply for t in b.get(c).transcript]
         a.process.send_signal(signal.SIGCONT)
         fails(grpc.StatusCode.UNAVAILABLE, list, stream)
-        refused = next(line for line in a.said if "refused=" in line)
-        print(f"a frozen daemon woke: {refused.strip()}", flush=True)
+        refused = []  # the reader may be told before the line is read
+        children.until("the refused statement", lambda: refused.extend(line for line in a.said if "refused=" in line) or refused)
+        print(f"a frozen daemon woke: {refused[0].strip()}", flush=True)
         assert [t.reply for t in client.get(c).transcript] == [t.reply for t in b.get(c).transcript] == stored
         a.__exit__(None, None, None)
     return True
