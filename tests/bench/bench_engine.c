@@ -6,8 +6,8 @@
  *
  *     bench_engine [MODEL.gguf [BACKEND [THREADS [SEQUENCES]]]]
  *
- * Without MODEL: PARLEY_MODEL. SEQUENCES: only steps of so many sequences, for a profile or for two
- * builds in turns; 0 is the prompt. */
+ * Without MODEL: PARLEY_MODEL. SEQUENCES: only steps of so many sequences (1 to 128), for a profile or
+ * for two builds in turns; 0 is the prompt. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,15 +157,17 @@ static enum status measure(struct bench *t, size_t n_threads, long only, struct 
                n_threads, roof / 1e9);
     printf("%9s %10s %10s %12s %12s\n", "sequences", "ms a step", "tokens/s", "of 1's rate",
            "of the roof");
-    for (size_t n = 1; n <= MAX_ROWS && rc == STATUS_OK; n *= 2) {
-        if (only != ALL && only != (long)n)
-            continue;
+    for (size_t n = only > 0 ? (size_t)only : 1; n <= MAX_ROWS && rc == STATUS_OK; n *= 2) {
+        if (only == 0)
+            break;
         rc = time_steps(t, n, &s, err);
         one = one > 0.0 ? one : 1.0 / s;
         printf("%9zu %10.3f %10.0f %12.2f %11.0f%%\n", n, s * 1e3, (double)n / s,
                (double)n / s / one, (double)weights / s / roof * 100.0);
         timed_print(t->timed, s);
         (void)fflush(stdout);
+        if (only > 0)
+            break;
     }
     if (rc != STATUS_OK || (only != ALL && only != 0))
         return rc;
