@@ -238,7 +238,7 @@ const struct config_option config_options[] = {
     {.flag = "--cluster-address", .value = "HOST:PORT", .key = "cluster_address", .set = set_cluster_address,
      .usual = "the first --listen address, unless that is a wildcard or a unix socket", .example = "10.0.0.1:8001",
      .help = "with --data postgresql://…: where the other daemons reach this one's --listen, to pass calls on",
-     .more = "A call for a conversation that another daemon has is passed on to that daemon, once, for the same principal. Port 0 is the port of the first --listen. With off, or where the usual address is a wildcard, nothing is passed on to this daemon: it gives conversations up when their turns have ended."},
+     .more = "A call for a conversation that another daemon has is passed on to that daemon, once, for the same principal. Port 0 is the port of the first --listen. Each daemon has an address of its own: of two with the same one nothing is passed on to the younger. With off, or where the usual address is a wildcard, nothing is passed on to this daemon: it gives conversations up when their turns have ended."},
     {.flag = "--cluster-ca", .value = "FILE", .key = "cluster_ca", .set = set_cluster_ca,
      .usual = "that of --tls-client-ca, else the system's", .example = "/etc/parley/daemons.pem",
      .help = "PEM file with the certificate authorities of the other daemons' certificates",

@@ -92,6 +92,7 @@ struct journal {
     size_t n_others;         /* of the last beat, as are others */
     struct journal_peer others[JOURNAL_MAX_MEMBERS];
     char address[JOURNAL_ADDRESS_CHARS];
+    bool is_address_taken; /* another process that lives has it */
     bool is_sweeping;
     void (*stopped)(void *arg);
     void *stopped_arg;
@@ -416,6 +417,25 @@ static size_t journal_refuse(struct journal *j, struct list *ended)
     return n;
 }
 
+/* After a beat. Logged when it changes. */
+static void journal_note_address(struct journal *j)
+{
+    const bool was_taken = j->is_address_taken;
+
+    j->is_address_taken = j->store->address_of[0] != '\0';
+    if (j->is_address_taken && !was_taken)
+        log_error(
+            "cluster",
+            "passed_on=no address=\"%s\" of=\"%s\" what=\"another parleyd that lives has this "
+            "address for other daemons: give each a --cluster-address of its own\"",
+            j->address, j->store->address_of);
+    else if (was_taken && !j->is_address_taken && j->address[0] != '\0')
+        log_warn("cluster",
+                 "passed_on=yes address=\"%s\" what=\"no other parleyd has this "
+                 "address any more\"",
+                 j->address);
+}
+
 static void journal_done(struct job *job)
 {
     struct journal *j = container_of(job, struct journal, job);
@@ -440,6 +460,7 @@ static void journal_done(struct job *job)
         j->n_beats++;
         j->n_others = j->store->n_others;
         memcpy(j->others, j->store->others, sizeof(j->others));
+        journal_note_address(j);
     }
     if (j->store->type->beat != NULL)
         has_lapsed = journal_note_lease(j);

@@ -21,31 +21,68 @@ static const char lease_end_stuck[] =
     " AND backend_xid IS NOT NULL AND query LIKE '%parley.%' AND query NOT LIKE 'COPY%'"
     " AND query_start < clock_timestamp() - $1 * interval '1 millisecond'";
 
+/* The result has the oldest process with the same address, if that is older than this one. */
+static const char lease_renew[] =
+    "WITH rival AS (SELECT id, name, (extract(epoch FROM until) * 1000000)::bigint AS until_us"
+    " FROM parley.daemon WHERE address = $6 AND address <> '' AND until > clock_timestamp()"
+    " AND (since, id) < (SELECT since, id FROM parley.daemon WHERE id = $1)"
+    " ORDER BY since, id LIMIT 1), renewed AS"
+    " (INSERT INTO parley.daemon (id, name, until, address, lag_ms) VALUES ($1, $2,"
+    " clock_timestamp() + $3 * interval '1 millisecond', $4, $5)"
+    " ON CONFLICT (id) DO UPDATE SET until = excluded.until, address = excluded.address,"
+    " lag_ms = excluded.lag_ms) SELECT id, name, until_us FROM rival";
+
+const char *postgres_address(const struct postgres_store *s)
+{
+    return s->base.address_of[0] == '\0' ? s->base.address : "";
+}
+
+/* One that was killed and started again meets its own row, which nobody renews. */
+static void lease_note_rival(struct postgres_store *s, const PGresult *r)
+{
+    const struct link_connection *l = &s->link;
+    const char *id = "", *name = "";
+    uint64_t until_us = 0;
+    size_t len;
+
+    if (l->pq->PQntuples(r) > 0) {
+        id = link_column_bytes(l, r, 0, 0, &len);
+        name = link_column_bytes(l, r, 0, 1, &len);
+        until_us = link_column(l, r, 0, 2);
+    }
+    if (id[0] == '\0' || (strcmp(id, s->rival) == 0 && until_us > s->rival_until_us))
+        (void)snprintf(s->base.address_of, sizeof(s->base.address_of), "%s", name);
+    (void)snprintf(s->rival, sizeof(s->rival), "%s", id);
+    s->rival_until_us = until_us;
+}
+
 enum status postgres_renew(struct postgres_store *s, struct error *err)
 {
     const uint64_t began_us = env_now_us(&env_real);
+    const char *address = postgres_address(s);
     const uint64_t stuck_ms =
         s->base.lease_ms > LINK_PATIENCE_MS ? s->base.lease_ms : LINK_PATIENCE_MS;
     char host[64] = "", name[LEASE_NAME_CHARS];
+    PGresult *r;
 
     (void)gethostname(host, sizeof(host) - 1); /* a name that is cut off is a name, too */
     (void)snprintf(name, sizeof(name), "%s:%d", host, (int)getpid());
-    if (!link_do(&s->link,
-                 "INSERT INTO parley.daemon (id, name, until, address, lag_ms) VALUES ($1, $2,"
-                 " clock_timestamp() + $3 * interval '1 millisecond', $4, $5)"
-                 " ON CONFLICT (id) DO UPDATE SET until = excluded.until,"
-                 " address = excluded.address, lag_ms = excluded.lag_ms",
-                 LINK_ARGS(link_text(s->base.self), link_text(name), link_number(s->base.lease_ms),
-                           link_text(s->base.address), link_number(s->base.lag_ms)),
-                 err)) {
+    r = link_query(&s->link, lease_renew,
+                   LINK_ARGS(link_text(s->base.self), link_text(name),
+                             link_number(s->base.lease_ms), link_text(address),
+                             link_number(s->base.lag_ms), link_text(s->base.address)),
+                   err);
+    if (r == NULL) {
         if (strcmp(s->link.code, "25006") == 0) /* read-only: another host may be the primary now */
             link_close(&s->link);
         return err->status;
     }
+    (void)snprintf(s->said, sizeof(s->said), "%s", address);
+    lease_note_rival(s, r);
+    s->link.pq->PQclear(r);
     if (!link_end_others(&s->link, lease_end_stuck, LINK_ARGS(link_number(stuck_ms)), err))
         return err->status;
     s->base.renewed_us = began_us;
-    memcpy(s->said, s->base.address, sizeof(s->said));
     return STATUS_OK;
 }
 
@@ -168,13 +205,13 @@ enum status postgres_take(struct postgres_store *s, const struct journal_query *
 
 /* --- places --- */
 
-/* Of the processes with a lease that others can reach, and this one, the first in the order of a
- * hash of process and place: rendezvous hashing. Who is gone changes nothing for the places of the
- * others. */
+/* Of the processes with a lease that others can reach, the first in the order of a hash of process
+ * and place: rendezvous hashing. This one, if there is none. Who is gone changes nothing for the
+ * places of the others. */
 static const char place_give[] =
     "UPDATE parley.things SET owner = w.id || '.0', owner_epoch = owner_epoch + 1 FROM (SELECT id"
     " FROM parley.daemon WHERE id = $2 OR (until > clock_timestamp() AND address <> '')"
-    " ORDER BY sha256(convert_to(id || '/' || $1::bigint, 'UTF8')), id LIMIT 1) AS w"
+    " ORDER BY address = '', sha256(convert_to(id || '/' || $1::bigint, 'UTF8')), id LIMIT 1) AS w"
     " WHERE place = $1::bigint AND owner_epoch = $3::bigint";
 
 /* As lease_end_writer, of a process without a lease: it is waited for what it sends next. Others

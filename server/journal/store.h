@@ -332,7 +332,10 @@ struct journal_store {
     uint64_t lag_ms;                     /* the longest wait of a record to be durable lately */
     bool is_sweeping;                    /* it goes on with turns of processes that ended */
     /* What the last beat found. */
-    char self[JOURNAL_DAEMON_CHARS];                  /* this process's id; set by open */
+    char self[JOURNAL_DAEMON_CHARS]; /* this process's id; set by open */
+    /* An older process that lives and has the same address, which then counts as "" here: its name.
+     * "": there is none. */
+    char address_of[JOURNAL_NAME_CHARS];
     size_t n_others;                                  /* processes that live, beside this one */
     struct journal_peer others[JOURNAL_MAX_MEMBERS];  /* of those as many as fit */
     struct journal_orphan orphans[JOURNAL_MAX_SWEPT]; /* [n_orphans] */

@@ -64,6 +64,12 @@ class Together:
         return self.sql(f"SELECT split_part(owner, '.', 1) FROM parley.conversation WHERE id = '{conversation}'")
 
 
+def addresses(url):
+    """Where the daemons that live reach each other, in order; "": not at all."""
+    statement = "SELECT address FROM parley.daemon WHERE until > clock_timestamp() ORDER BY address"
+    return children.run(["psql", "-qtA", url, "-c", statement], check=True, stdout=subprocess.PIPE, text=True).stdout.split("\n")[:-1]
+
+
 def turn(client, conversation, text, metadata=(), **more):
     request = conversations.TurnRequest(conversation=conversation, text=text, **more)
     return list(client.conversations.Turn(request, metadata=metadata, timeout=children.PATIENCE))
@@ -693,6 +699,31 @@ def unready(all):
         children.until("the daemon to be ready", lambda: asked() == (200, "ok"))
 
 
+def one_address(all):
+    """A configuration is copied with its --cluster-address. The younger daemon says so and is not reached there, but calls for what either has are
+    answered by both, until the older one ends: then the younger one has the address."""
+    a = all.daemon()
+    one = a.__enter__()
+    b = all.daemon("--cluster-address", one.address)
+    two = b.__enter__()
+    with telling(b):
+        told = f'passed_on=no address="{one.address}"'
+        children.until("the younger daemon to say so", lambda: any(told in line and "of its own" in line for line in b.said))
+        children.until("the address to be the older one's alone", lambda: addresses(all.url) == ["", one.address])
+        here, there = one.open("echo"), two.open("echo")
+        for i, client in enumerate((two, one, one, two), 1):
+            for conversation in here, there:
+                assert text_of(turn(client, conversation, f"say {i}", turn=i)) == f"say {i}"
+        for i, client in enumerate((one, two)):
+            status, _, said = chat(client, "kept", "copied")
+            assert status == 200 and json.loads(said)["choices"][0]["message"]["content"] == "kept", (i, said)
+        a.__exit__(None, None, None)
+        children.until("the younger daemon to have the address", lambda: addresses(all.url) == [one.address])
+        for conversation in here, there:
+            assert [t.reply for t in two.get(conversation).transcript] == [f"say {i}" for i in range(1, 5)]
+        b.__exit__(None, None, None)
+
+
 def shown_and_drained(all, cli):
     """The verbs: parley cluster, parley drain, and parley conversations watch, which goes on where its watch breaks."""
     def said(client, *args):
@@ -787,6 +818,7 @@ def main():
         handed_over(all, expected)
         clients_go_on(all, expected, cli)
         unready(all)
+        one_address(all)
         shown_and_drained(all, cli)
         by_tls(all, folder)
 

@@ -657,6 +657,51 @@ START_TEST(test_owner)
 }
 END_TEST
 
+static void renews(struct journal_store *s)
+{
+    s->renewed_us = 0;
+    beats(s);
+}
+
+/* Of two processes with one address the younger is not reached by it, and gets no place, as soon as
+ * the older one shows that it lives: until then it may be the same process, killed and started
+ * again. Once the older one has ended the younger has the address. */
+START_TEST(test_one_address)
+{
+    struct journal_store *a = opened(), *b = opened();
+    uint64_t epoch;
+
+    (void)snprintf(a->address, sizeof(a->address), "10.0.0.1:8001");
+    (void)snprintf(b->address, sizeof(b->address), "10.0.0.1:8001");
+    a->lease_ms = b->lease_ms = 3600000; /* however loaded the machine is */
+    beats(a);
+    beats(b);
+    renews(b);
+    ck_assert_str_eq(b->address_of, "");
+    beats(a);
+    ck_assert_str_eq(a->others[0].address, "10.0.0.1:8001");
+    renews(a);
+    renews(b);
+    ck_assert_str_ne(b->address_of, "");
+    ck_assert_str_eq(a->address_of, "");
+    beats(b);
+    beats(a);
+    ck_assert_str_eq(a->others[0].address, "");
+    ck_assert_str_eq(b->others[0].address, "10.0.0.1:8001");
+    for (uint32_t place = JOURNAL_PLACE_GROUPS; place < JOURNAL_N_PLACES; place++)
+        ck_assert_str_eq(place_of(b, place, false, &epoch), a->self);
+    a->type->close(a);
+    renews(b);
+    ck_assert_str_eq(b->address_of, "");
+    beats(b);
+    a = opened();
+    beats(a);
+    ck_assert_str_eq(a->others[0].address, "10.0.0.1:8001");
+    a->type->close(a);
+    b->type->close(b);
+}
+END_TEST
+
 static struct journal_rate lent(struct journal_store *s, uint64_t spent, uint64_t wanted)
 {
     struct journal_rate rate = {
@@ -860,6 +905,7 @@ int main(void)
     tcase_add_test(t, test_init_twice);
     tcase_add_test(t, test_upgrade);
     tcase_add_test(t, test_owner);
+    tcase_add_test(t, test_one_address);
     tcase_add_test(t, test_orphans);
     tcase_add_test(t, test_shown);
     suite_add_tcase(suite, t);
