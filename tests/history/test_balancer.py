@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A rolling restart: three daemons that share a PostgreSQL stand behind a balancer, with the file that people copy (share/cluster/), and each
-in turn is stopped and started again while clients of every kind go on. None of them sees a failed call, and no reply is another one.
+in turn is stopped and started again while clients of every kind go on. None of them sees a failed call, and no reply is another one. Two of
+the daemons have the arguments and variables of the compose file, and one those of the Kubernetes manifest.
 
 usage: postgres.sh test_balancer.py PARLEYD WRITE_TINY_MODEL PARLEY [--envoy PROGRAM] [--rounds N]
 Status 77, by which meson skips a test: there is no HAProxy."""
@@ -27,14 +28,83 @@ import grpc  # noqa: E402
 import children  # noqa: E402
 import harness  # noqa: E402
 import parley  # noqa: E402
+import yaml  # noqa: E402
 import test_history  # noqa: E402
 import test_together  # noqa: E402
 from harness import conversations  # noqa: E402
 
-SHARE = os.path.join(os.path.dirname(__file__), "..", "..", "share", "cluster")
+SHARE, POSTGRES = test_together.SHARE, test_together.POSTGRES
 # What the documents give clients that leave retries to gRPC.
 RETRIES = json.dumps({"methodConfig": [{"name": [{"service": "parley.v1.Conversations"}], "retryPolicy": {
     "maxAttempts": 5, "initialBackoff": "0.5s", "maxBackoff": "5s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}}]})
+
+
+def read(name):
+    with open(os.path.join(SHARE, name), encoding="utf-8") as file:
+        return file.read()
+
+
+class Copied:
+    """compose.yaml and kubernetes.yaml: what they start parleyd with. Its addresses, model and database are then this machine's."""
+
+    def __init__(self, parleyd, model, url):
+        self.parleyd, self.url = parleyd, url
+        self.services = yaml.safe_load(read("compose.yaml"))["services"]
+        self.objects = {one["kind"]: one for one in yaml.safe_load_all(read("kubernetes.yaml"))}
+        self.own = {"0.0.0.0:50051": "127.0.0.1:0", "0.0.0.0:8000": "127.0.0.1:0", "smollm2=/models/SmolLM2-135M-Instruct.Q4_1.gguf": f"tiny={model}"}
+        self.check_compose()
+        self.check_kubernetes()
+
+    @staticmethod
+    def address(service):
+        return service["networks"]["parley"]["ipv4_address"]
+
+    def check_compose(self):
+        """Each daemon is where the others, the balancer and the database's users expect it."""
+        database = self.services["db"]["environment"]
+        url = f"postgresql://{database['POSTGRES_USER']}:{database['POSTGRES_PASSWORD']}@{self.address(self.services['db'])}/{database['POSTGRES_DB']}"
+        for name in "a", "b", "c":
+            service = self.services[name]
+            assert service["environment"] == {"PARLEY_DATA": url, "PARLEY_CLUSTER_ADDRESS": self.address(service) + ":50051"}, service
+            for port in 50051, 8000:
+                assert f"server {name} {self.address(service)}:{port}" in read("haproxy.cfg"), (name, port)
+        assert self.services["init"]["environment"] == {"PARLEY_DATA": url}
+        assert self.services["balancer"]["ports"] == [f"{port}:{port}" for port in re.findall(r"bind :(\d+)", read("haproxy.cfg"))]
+
+    def check_kubernetes(self):
+        """What refers to another part of the file finds it."""
+        template = self.objects["Deployment"]["spec"]["template"]
+        labels = template["metadata"]["labels"]
+        container, = template["spec"]["containers"]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        listens = dict(zip(container["args"][::2], container["args"][1::2]))
+        assert ports == {"grpc": int(listens["--listen"].rpartition(":")[2]), "http": int(listens["--http"].rpartition(":")[2])}, ports
+        service = self.objects["Service"]["spec"]
+        assert {port["targetPort"]: port["port"] for port in service["ports"]} == ports
+        assert all(selector == labels for selector in (service["selector"], self.objects["Deployment"]["spec"]["selector"]["matchLabels"],
+                                                       self.objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"]))
+        assert [mount["name"] for mount in container["volumeMounts"]] == [volume["name"] for volume in template["spec"]["volumes"]]
+        for probe in "startupProbe", "readinessProbe":
+            assert container[probe]["httpGet"] == {"path": "/health", "port": "http"}
+        assert container["livenessProbe"]["tcpSocket"]["port"] == "http"
+
+    def command(self, args, variables):
+        """As a container begins it: the image has variables of its own."""
+        values = {"PARLEY_LISTEN": "0.0.0.0:8001", "PARLEY_HTTP": "0.0.0.0:8000", **variables}
+        return ["env", *(f"{name}={value}" for name, value in values.items()), self.parleyd, *(self.own.get(arg, arg) for arg in args)]
+
+    def of_compose(self, name):
+        service = self.services[name]
+        return self.command(service["command"], {**dict.fromkeys(service["environment"], "127.0.0.1:0"), "PARLEY_DATA": self.url})
+
+    def of_kubernetes(self, kind):
+        container, = self.objects[kind]["spec"]["template"]["spec"]["containers"]
+        known = {"PARLEY_DATA": self.url, "POD_IP": "127.0.0.1"}
+        variables = {one["name"]: known[one["name"]] if "valueFrom" in one else one["value"].replace("$(POD_IP):50051", "127.0.0.1:0")
+                     for one in container["env"]}
+        # What Kubernetes adds for a service that is called parley.
+        links = {"PARLEY_SERVICE_HOST": "10.0.0.1", "PARLEY_SERVICE_PORT": "50051", "PARLEY_PORT": "tcp://10.0.0.1:50051"}
+        return self.command(container["args"], {**links, **variables})
 
 
 class Balancer:
@@ -42,8 +112,7 @@ class Balancer:
 
     def __init__(self, command, name, folder, daemons):
         self.grpc, self.http = os.path.join(folder, "grpc"), os.path.join(folder, "http")
-        with open(os.path.join(SHARE, name), encoding="utf-8") as file:
-            text = file.read()
+        text = read(name)
         for i, daemon in enumerate(daemons, 1):
             ports = {"50051": daemon.address.rsplit(":", 1)[1], "8000": daemon.http.rsplit(":", 1)[1]}
             lines = [re.sub("50051|8000", lambda found: ports[found[0]], line) if f"10.0.0.{i}" in line else line for line in text.splitlines()]  # noqa: B023
@@ -158,11 +227,19 @@ def main():
     with tempfile.TemporaryDirectory(prefix="balancer") as folder:
         model = os.path.join(folder, "tiny.gguf")
         children.run([args.write_tiny_model, model, "8192"], check=True)
-        all = test_together.Together(args.parleyd, "balancer", "--model", f"tiny={model}")
-        daemons = [test_history.Mortal(args.parleyd, *all.flags) for _ in range(3)]
+        url = POSTGRES.replace("/postgres?", "/balancer?")
+        children.run(["psql", "-q", POSTGRES, "-c", "CREATE DATABASE balancer"], check=True)
+        copied = Copied(args.parleyd, model, url)
+        for command in copied.of_compose("init"), copied.of_kubernetes("Job"):
+            children.run(command, check=True, stdout=subprocess.DEVNULL)
+        daemons = [test_history.Mortal(args.parleyd) for _ in range(3)]
+        for daemon, command in zip(daemons, (copied.of_compose("a"), copied.of_compose("b"), copied.of_kubernetes("Deployment"))):
+            daemon.command = [*command, "--log-level", "warn", "--lease", f"{test_together.LEASE_S}s"]  # however loaded the machine is
         with contextlib.ExitStack() as stack:
             for daemon in daemons:
                 stack.enter_context(daemon)
+            children.until("each to know the others", lambda: test_together.all_know(3, *(daemon.client for daemon in daemons)))
+            assert test_together.addresses(url) == sorted(daemon.address for daemon in daemons)
             balancer = Balancer(*balancer_of(args.envoy), folder, daemons)
             load = Load(balancer, args.parley)
             acts = [load.by_package, load.by_package, load.by_retries, load.by_library, load.by_http]
