@@ -556,14 +556,28 @@ def test_shared_tensors():
         assert len(data) < 1500 and back.data_ptr() == tensor.data_ptr() and torch.equal(back, tensor), tensor
         assert (back.dtype, back.requires_grad, type(back)) == (tensor.dtype, tensor.requires_grad, type(tensor))
     module = torch.nn.Linear(100, 100)
-    for tensor in torch.zeros(1000), torch.zeros(1000).share_memory_(), module, torch.ones(1000).to_sparse():
+    for tensor in torch.zeros(1000), module, torch.ones(1000).to_sparse():
         assert "share()" in refused(lambda tensor=tensor: dumps({"a": [tensor]}, copy_tensor=False)), tensor
     assert "sparse" in refused(lambda: share(torch.zeros(5).to_sparse()))
     for p in module.parameters():
         p.data = share(p.data)
     assert loads(dumps(module, copy_tensor=False)).weight.data_ptr() == module.weight.data_ptr()
+    moved, small = torch.zeros(100, 20).share_memory_(), torch.zeros(3).share_memory_()
+    assert share(moved) is moved and share(small) is small
+    for tensor in moved, moved.T, moved[5:7], small:
+        (back,) = loads(dumps([tensor], copy_tensor=False))
+        back += 1
+        assert torch.equal(back, tensor) and back.stride() == tensor.stride(), tensor
+    with tempfile.NamedTemporaryFile() as file:  # torch has no descriptor of it
+        file.write(bytes(4000))
+        file.flush()
+        mapped = torch.from_file(file.name, True, 1000)
+        assert share(mapped) is not mapped and "share()" in refused(lambda: dumps(mapped, copy_tensor=False))
     with Daemon(PARLEYD) as daemon, Pool(1, is_copy_tensor=False, share_method="cpu", address=daemon.address) as pool:
         pool.apply(lambda tensor: tensor.fill_(3), (there,))
+        again = pool.apply(lambda tensor: tensor.fill_(7), (moved,))
+        again[0, 0] = 8
+        assert moved[0, 0] == 8 and (moved.flatten()[1:] == 7).all()
         mine = torch.zeros(5000)
         assert (there == 3).all() and (pool.apply(lambda tensor: tensor.add_(2), (mine,)) == 2).all() and (mine == 0).all()
         assert pool.map(lambda i: len(mine) + i, range(3)) == [5000, 5001, 5002]

@@ -24,19 +24,22 @@ _BUFFER = struct.Struct("<Qq32sQQ")  # size in bytes; -1 if by value, else index
 _OWNER = struct.Struct("<II")  # follows _BUFFER for each buffer by reference: the owner's process id and file descriptor
 ALIGNMENT = 16  # of a buffer by value; these buffers come last, each padded to a multiple of this
 NOT_SHARED = "an array is not in shared memory: pass a copy that share() makes"
+_TORCH = "torch-"  # begins the name of memory that torch has made
 _PLAIN = frozenset((int, float, complex, str, bytes, bool, type(None)))
 
 
 class Segment(mmap.mmap):
-    """Shared memory that this process or another one has created."""
+    """Shared memory that this process or another one has created. owner: what has the descriptor, if the segment itself has not."""
 
     name: str
     fd: int
     start: int
     is_own: bool
+    owner: Any = None
 
     def __del__(self) -> None:
-        os.close(self.fd)
+        if self.owner is None:
+            os.close(self.fd)
 
 
 _segments: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()
@@ -71,7 +74,8 @@ def _open(name: str, size: int, pid: int, fd: int | None, its_fd: int) -> Segmen
         return known
     if fd is None:
         fd = os.open(f"/proc/{pid}/fd/{its_fd}", os.O_RDWR | os.O_CLOEXEC)
-    if os.readlink(f"/proc/self/fd/{fd}") != f"/memfd:parley-{name} (deleted)" or os.fstat(fd).st_size < size:
+    its_name = _torch_name(fd) if name.startswith(_TORCH) else os.readlink(f"/proc/self/fd/{fd}")
+    if its_name not in (name, f"/memfd:parley-{name} (deleted)") or os.fstat(fd).st_size < size:
         os.close(fd)
         raise ValueError("the shared memory of an array is gone: the process that sent the array has freed it")
     return _mapped(fd, name, size, False)
@@ -79,7 +83,7 @@ def _open(name: str, size: int, pid: int, fd: int | None, its_fd: int) -> Segmen
 
 def share(array: Any) -> Any:
     """Copies a numpy array, or a tensor of torch, into shared memory, where all processes see what one of them writes. What is in memory
-    that this function has made is returned itself; a tensor that torch's share_memory_ has moved is copied."""
+    that this function has made is returned itself, and so is a tensor that torch's share_memory_ has moved."""
     import numpy
 
     if hasattr(array, "detach"):
@@ -99,11 +103,45 @@ def _share_tensor(tensor: Any) -> Any:
 
     if tensor.device.type != "cpu" or tensor.layout != torch.strided:
         raise TypeError(f"a tensor of {tensor.device} and {tensor.layout} cannot be in shared memory, only one of the cpu and torch.strided")
-    if tensor.numel() == 0 or _find_at(tensor.data_ptr(), 1) is not None:
+    if tensor.numel() == 0 or _find_at(tensor.data_ptr(), 1) is not None or _torch_segment(_untyped(tensor)) is not None:
         return tensor
     copy = torch.frombuffer(_make(tensor.numel() * tensor.element_size()), dtype=tensor.dtype).reshape(tensor.shape)
     copy.copy_(tensor.detach())
     return copy.requires_grad_(tensor.requires_grad)
+
+
+def _untyped(what: Any) -> Any:
+    """Returns the memory of a tensor, or of a typed storage."""
+    if hasattr(what, "detach"):
+        what = what.untyped_storage() if hasattr(what, "untyped_storage") else what.storage()
+    if hasattr(what, "_untyped_storage"):
+        return what._untyped_storage
+    return what.untyped() if hasattr(what, "untyped") else what  # torch 1
+
+
+def _torch_name(fd: int) -> str:
+    file = os.fstat(fd)
+    return f"{_TORCH}{file.st_dev:x}-{file.st_ino:x}"
+
+
+def _torch_segment(memory: Any) -> Segment | None:
+    """Returns the segment of a tensor's memory that torch's share_memory_ has moved, or None. It has torch's own descriptor, which is
+    there as long as the memory."""
+    import torch
+
+    # By its other strategy torch's memory has a name and no descriptor, and asking for one would move it.
+    if not memory.is_shared() or memory.device.type != "cpu" or torch.multiprocessing.get_sharing_strategy() != "file_descriptor":
+        return None
+    fd, size = memory._share_fd_cpu_()
+    if fd < 0:  # a file that torch has mapped
+        return None
+    name = _torch_name(fd)
+    with _lock:
+        known = _segments.get(name)
+        if known is None:
+            known = _mapped(fd, name, size, True)
+            known.owner = memory
+        return known
 
 
 def _find_at(at: int, size: int) -> tuple[Segment, int] | None:
@@ -171,8 +209,11 @@ class _Reducers:
 
     def storage(self, storage: Any) -> Any:
         """A storage has the memory of tensors."""
-        memory = storage._untyped_storage if hasattr(storage, "_untyped_storage") else storage.untyped()
+        memory = _untyped(storage)
         if memory.nbytes() > 0 and memory.device.type == "cpu":
+            segment = _torch_segment(memory)
+            if segment is not None:
+                return _storage_of, (pickle.PickleBuffer(memoryview(segment)[:memory.nbytes()]), storage.dtype)
             return _storage_of, (_memory(memory.data_ptr(), memory.nbytes(), memory), storage.dtype)
         if self.is_strict and memory.nbytes() > 0:
             raise ValueError(f"a tensor is on the device '{memory.device}': only those of the cpu are passed by reference")
@@ -255,7 +296,7 @@ def unpack(data: bytes | bytearray | memoryview, fds: Sequence[int] | None = Non
             continue
         pid, its_fd = _OWNER.unpack_from(view, at)
         at += _OWNER.size
-        segment = _open(name.decode(), whole, pid, None if fds is None else fds[place], its_fd)
+        segment = _open(name.rstrip(b"\0").decode(), whole, pid, None if fds is None else fds[place], its_fd)
         buffers.append(memoryview(segment)[offset:offset + n_bytes])
     is_ours = values is not None and not values.readonly
     behind = view[at:] if values is None else values
