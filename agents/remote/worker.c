@@ -734,7 +734,8 @@ void remote_worker_close(struct remote_worker *w)
 
 void remote_worker_say_silent(const struct remote_worker *w, struct error *err)
 {
-    (void)error_set(err, STATUS_DEADLINE, "step %" PRIu64 " was not answered within %" PRIu64 " ms",
+    (void)error_set(err, STATUS_DEADLINE,
+                    "step %" PRIu64 " was not answered within %" PRIu64 " ms (--attach-timeout)",
                     remote_step_of(list_first(&w->peer.awaited))->id,
                     w->peer.all->silence_us / 1000);
 }

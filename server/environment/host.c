@@ -578,6 +578,7 @@ void environment_host_close(struct environment_host *h)
 
 void host_say_silent(const struct peer *p, struct error *err)
 {
-    (void)error_set(err, STATUS_DEADLINE, "an order was not answered within %" PRIu64 " ms",
+    (void)error_set(err, STATUS_DEADLINE,
+                    "an order was not answered within %" PRIu64 " ms (--attach-timeout)",
                     p->all->silence_us / 1000);
 }

@@ -404,7 +404,8 @@ void work_worker_return(struct work_worker *w, struct work_task *t)
 
 void work_worker_say_silent(const struct peer *p, struct error *err)
 {
-    (void)error_set(err, STATUS_DEADLINE, "the worker said nothing for %" PRIu64 " ms",
+    (void)error_set(err, STATUS_DEADLINE,
+                    "the worker said nothing for %" PRIu64 " ms (--attach-timeout)",
                     p->all->silence_us / 1000);
 }
 

@@ -247,14 +247,47 @@ def test_policies():
             with parley.Act(server, greedy, 3) as some:
                 some.wait()
                 assert (out := some.act(table))["action"].tolist() == actions and out.keys() == {"action"}
+        compiles(daemon, server)
         for bad, words in [({"head": "x", "actions": 2}, "head is 'x'"), ({}, "exactly one"), ({"actions": 2, "action_numbers": 1}, "exactly one"),
-                           ({"head": "gaussian", "actions": 2}, "needs action_numbers"), ({"actions": 2, "stack": -1}, "stack is -1"),
+                           ({"head": "gaussian", "actions": 2}, "needs action_numbers"), ({"actions": 2, "stack": -1}, "stack is -1"), ({"actions": 2, "warm": [0]}, "warm is [0]"),
                            ({"actions": 2, "value": True, "critic": np.dot}, "value and critic")]:
             try:
                 parley.Policy("bad", lambda seen: seen, observations=2, **bad)
                 raise AssertionError("it was made")
             except ValueError as e:
                 assert words in str(e), e
+
+
+class Compiled:
+    """A module that compiles when it is called, as torch.compile makes it."""
+
+    _torchdynamo_orig_callable = None
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, seen, actions=None):
+        self.calls.append((seen.shape, float(abs(seen).sum())) if actions is None else (seen.shape, actions.shape))
+        return seen if actions is None else seen.sum(-1)
+
+
+def compiles(daemon, server):
+    """A module that compiles when it is called is called with zeros before a step has it: of any size, in a stack, and a new one."""
+    first, second, critic, plain = Compiled(), Compiled(), Compiled(), Compiled()
+    warms = parley.Policy("warms", first, observations=2, actions=2, critic=critic)
+    serve(warms, daemon.address)
+    with parley.Act(server, "warms", 3) as act:
+        act.wait()
+        zeros = [((1, 2), 0.0), ((2, 2), 0.0)]
+        assert first.calls == zeros and critic.calls == [((1, 2), (1,)), ((2, 2), (2,))], (first.calls, critic.calls)
+        act.act(np.ones((3, 2)))
+        assert sum(shape[0] for shape, _ in first.calls[2:]) == 3 and all(seen > 0 for _, seen in first.calls[2:]), first.calls
+        warms.update(second)
+        assert second.calls == zeros and len(critic.calls) == len(first.calls)
+    for module, more, expected in ((plain, {"warm": ()}, []), (lambda seen: plain(seen), {"warm": [5]}, [((5, 2), 0.0)]), (plain, {"stack": 2}, [((2, 1, 2), 0.0), ((2, 2, 2), 0.0)])):
+        plain.calls.clear()
+        parley.Policy("one", module, observations=2, actions=2, **more).__parley_worker__()
+        assert plain.calls == expected, (more, plain.calls)
 
 
 def test_acting():

@@ -139,13 +139,14 @@ class Policy:
     stack: the module is of so many policies (parley.stack): under lock-step row r is policy r % stack's, and the module takes and returns
     [stack, n / stack, …], as its critic does. observations: how many numbers an observation has,
     or its shape. Draws depend on the seed, the row and the number of a session's step, and are those that the daemon's own policies make.
-    A step has the daemon's --attach-timeout (60 s), also the first one, in which a module of torch.compile compiles: call it once before.
-    greedy: the likeliest action is taken. rows: the most rows of a step (1024 at most). params_version is what the daemon reports with
-    each action; update() sets it with a new module."""
+    A step has the daemon's --attach-timeout (60 s). warm: the numbers of rows, of zeros, with which the module is called before the policy
+    is offered, and a new one before update() puts it in place: for a module that compiles when it is called. By default 1 and 2 for one that
+    torch.compile has made, or that has one in it, and none for others. greedy: the likeliest action is taken. rows: the most
+    rows of a step (1024 at most). params_version is what the daemon reports with each action; update() sets it with a new module."""
 
     def __init__(self, name: str, module: Callable[[Any], Any], *, observations: int | Sequence[int], actions: int = 0, action_numbers: int = 0,
                  head: str = "softmax", value: bool = False, critic: Callable[[Any, Any], Any] | None = None, stack: int = 0, greedy: bool = False,
-                 rows: int = 64, version: str = "") -> None:
+                 rows: int = 64, version: str = "", warm: Sequence[int] | None = None) -> None:
         if head not in ("softmax", "gaussian", "greedy", "action"):
             raise ValueError(f"head is {head!r}, it must be 'softmax', 'gaussian', 'greedy' or 'action'")
         if (actions > 0) == (action_numbers > 0):
@@ -156,24 +157,41 @@ class Policy:
             raise ValueError("value and critic are set: a policy answers one value, the module's own or its critic's")
         if stack < 0:
             raise ValueError(f"stack is {stack}, it must be the number of policies, or 0")
+        if any(n < 1 for n in warm or ()):
+            raise ValueError(f"warm is {warm!r}, it must be numbers of rows")
         self.shape = (observations,) if isinstance(observations, int) else tuple(observations)
         self.name, self.actions, self.action_numbers, self.head, self.value = name, actions, action_numbers, head, value or critic is not None
         self.stack, self._critic = stack, critic
         self.greedy, self.rows, self.version = greedy, rows, version
         self.has_logp = head in ("softmax", "gaussian")
+        self._warm, self._is_warm = warm, False
         self._lock, self._module, self.params_version = threading.Lock(), module, 0
 
     def update(self, module: Callable[[Any], Any] | None = None, params_version: int | None = None, *, critic: Callable[[Any, Any], Any] | None = None) -> None:
         """Replaces the module and the critic (None: changed in place) between two steps, and sets the version (None: one more)."""
         if critic is not None and self._critic is None:
             raise ValueError("critic is set, but the policy was made without one")
+        self._call_with_zeros(module, critic)
         with self._lock:
             self._module, self._critic = module or self._module, critic or self._critic
             self.params_version = self.params_version + 1 if params_version is None else params_version
 
     def __parley_worker__(self, name: str = "") -> PolicyWorker:
         """Returns what carries out the daemon's orders; for parley.serve."""
+        if not self._is_warm:
+            self._call_with_zeros(self._module, self._critic)
+            self._is_warm = True
         return PolicyWorker(self, name or self.name)
+
+    def _call_with_zeros(self, module: Callable[[Any], Any] | None, critic: Callable[[Any, Any], Any] | None) -> None:
+        """Has the networks compile what they compile, which a step has no time for."""
+        networks: list[Callable[..., Any]] = [network for network in (module, critic) if network is not None]
+        for network in networks:
+            for n in (1, 2) if self._warm is None and is_compiled(network) else self._warm or ():
+                draws = [(0, row, 0) for row in range(n * max(self.stack, 1))]
+                actions = np.zeros((len(draws), self.action_numbers), "<f4") if self.action_numbers else np.zeros(len(draws), "<i8")
+                rows = [np.zeros((len(draws), *self.shape), "<f4")] + [actions] * (network is critic)
+                self._call(network, *(self._stacked(a, draws) for a in rows))
 
     def compute(self, seen: NDArray[np.float32], draws: Sequence[tuple[int, int, int]]) -> tuple[Outputs, int]:
         """Returns the outputs for observations [n, *shape], and the version that computed them. draws: (seed, row, step) of each."""
@@ -265,6 +283,12 @@ class Policy:
                 z[i] = np.sqrt(-2 * np.log(1 - drawn[0::2])) * np.cos(2 * math.pi * drawn[1::2])
         logp = (-0.5 * z * z - log_std - 0.5 * math.log(2 * math.pi)).sum(1)
         return {"action": (mean + np.exp(log_std) * z).astype("<f4"), "logp": logp.astype("<f4")}
+
+
+def is_compiled(module: Any) -> bool:
+    """Returns whether torch compiles the module, or a part of it, when it is called."""
+    parts = module.modules() if hasattr(module, "modules") else (module,)
+    return any(hasattr(part, "_torchdynamo_orig_callable") or getattr(part, "_compiled_call_impl", None) is not None for part in parts)
 
 
 def as_array(value: Any) -> Array:
