@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Worlds whose code says who speaks, for test_worlds.py. usage: scripted_worker.py ADDRESS"""
 import asyncio
+import os
 import sys
 import threading
 
@@ -116,6 +117,18 @@ class Until(Dialog):
         return len(self.agents["teacher"].said["text"].split()) == self.most
 
 
+@parley.world("moody")
+class Moody:
+    """Says something else in each process."""
+
+    participants = [{"name": "me", "human": True}, {"name": "echo", "agent": "attached:echo"}]
+
+    def parley(self):
+        me, echo = self.agents
+        echo.observe(f"{me.act()['text']} {os.getpid()}")
+        me.observe(echo.act())
+
+
 @parley.world("refused")
 def refused(argument):
     few = [{"name": "a", "agent": "attached:echo"}, {"name": "b", "agent": "attached:echo"}]
@@ -123,6 +136,6 @@ def refused(argument):
             **({"end_text": "x"} if argument == "ends" else {})}
 
 
-for served in Later, Tutor, Talk, Quiet, Until, refused:
+for served in Later, Tutor, Talk, Quiet, Until, Moody, refused:
     threading.Thread(target=parley.serve, args=(served, sys.argv[1]), daemon=True).start()
 asyncio.run(parley.aio.serve(Dialog, sys.argv[1]))

@@ -316,7 +316,7 @@ def attached(client, program, *wanted):
 
 def test_scripted(client, folder):
     """In a world whose code says who speaks, all is as it says: in batches, in threads, with the bits of the plain world where it says the same."""
-    worker = attached(client, SCRIPTED, "dialog", "later", "tutor", "talk", "quiet", "until", "refused")
+    worker = attached(client, SCRIPTED, *SCRIPTS)
     task = counts(os.path.join(folder, "scripted.txt"), 20)
     for agent in "repeat_label", "attached:echo", "unigram":
         more = ["-df", os.path.join(folder, "scripted.dict")] if agent == "unigram" else []
@@ -353,8 +353,24 @@ def test_scripted(client, folder):
         error = said(client, "self-chat", "--world", f"attached:{wrong}", code=1).stderr
         assert why in error and error.count("\n") == 1, (wrong, error)
     scripted_attacked(client)
+    scripted_otherwise(client, worker).kill()
+
+
+SCRIPTS = "dialog", "later", "tutor", "talk", "quiet", "until", "moody", "refused"
+
+
+def scripted_otherwise(client, worker):
+    """Code that says something else when it is run again, at another worker, ends the verb. Returns that worker."""
+    person = children.start([PARLEY, "interactive", "--world", "attached:moody", "--server", client.address], stdin=-1, stdout=-1, stderr=-1, text=True)
+    person.stdin.write("Why?\n")
+    person.stdin.flush()
+    assert person.stdout.readline() == f"[echo]: Why? {worker.pid}\n"
     worker.kill()
     worker.wait()
+    worker = attached(client, SCRIPTED, *SCRIPTS)
+    told, error = person.communicate("How?\n", timeout=children.PATIENCE)
+    assert told == "" and "did something else when it was run again" in error and person.returncode == 1, (told, error)
+    return worker
 
 
 def scripted_attacked(client):

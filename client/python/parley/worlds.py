@@ -229,12 +229,15 @@ class Script:
 
     def taken(self, who: Participant, answer: Any) -> Act:
         if self.checked(answer).get("who") != who.name:
-            raise Error("DATA_LOSS", "parley() did something else when it was run again: let random numbers follow from the argument or "
-                        "from the acts")
+            raise run_otherwise()
         who.said = answer["act"]
         act: dict[str, Any] = copy.deepcopy(answer["act"])
         self.acts.append(act)
         return act
+
+
+def run_otherwise() -> Error:
+    return Error("DATA_LOSS", "parley() did something else when it was run again: let random numbers follow from the argument or from the acts")
 
 
 class Play:
@@ -250,6 +253,7 @@ class Play:
         self.is_script = bool(asked.get("script")) and self.cls is not None
         self.is_whole = bool(asked.get("whole"))  # whoever plays it does not know what was said before
         self.messages: list[str] = []  # of this episode; shared with copies, which have the first n
+        self.orders: list[str] = []  # what the code answered to them
         self.n = 0
         self.script: Script | None = None
         self.n_fed = 0
@@ -266,8 +270,14 @@ class Play:
     def observe(self, messages: Any) -> None:
         if len(self.messages) > self.n:
             self.messages = self.messages[: self.n]
+        if len(self.orders) > self.n:
+            self.orders = self.orders[: self.n]
         self.messages.append(messages[-1].text)
         self.n += 1
+
+    def self_observe(self, order: str) -> None:
+        if len(self.orders) < self.n:
+            self.orders.append(order)
 
     def act(self) -> Any:
         try:
@@ -284,6 +294,8 @@ class Play:
         order = ""
         while self.n_fed < self.n:
             order = self.script.feed(self.messages[self.n_fed])
+            if self.n_fed < len(self.orders) and order != self.orders[self.n_fed]:
+                raise run_otherwise()
             self.n_fed += 1
         return order
 
