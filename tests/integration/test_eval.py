@@ -259,6 +259,8 @@ def streams(e, golden, folder):
     got = json.loads(e.run("build-data", "-t", f"parlai:{source}", "--json").stdout)
     assert got["episodes"] == 12 and got["examples"] == 28 and got["bytes"] == os.path.getsize(got["file"]), got
     assert json.loads(e.report("-t", f"parlai:{source}", "-dt", "train:stream", "-bs", 3))["exs"] == 28
+    ahead = ["-t", f"parlai:{source}", "-m", "repeat_query", "-dt", "valid:stream", "-bs", 3]
+    assert len({e.report(*ahead, *more) for more in ([], ["-nw", 1], ["-nw", 5])}) == 1  # threads that read ahead
     for kind in ("pop", "index"):
         squashed = ["-t", f"parlai:{source}", "-dt", "valid:stream", "--squash", "true", "--batch-sort-cache", kind, "-bs", 4]
         assert json.loads(e.report(*squashed))["exs"] == 28

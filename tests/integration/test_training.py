@@ -189,6 +189,14 @@ def test_the_tutorials_table(folder):
     assert first[0] == "3" and len(first) == 3 and all(float(t) > 0 for t in first[1:]), "W, t_batch, t_nobatch"
 
 
+def test_rounds_are_measured(folder):
+    """`parley bench params` of small parameters: trainers get the same bytes, near those of one process."""
+    (row,) = lines(parley("bench", "params", "--trainers", 2, "--rounds", 2, "--bytes", 4000, "--json"))
+    assert (row["trainers"], row["rounds"], row["bytes"], row["is_identical"]) == (2, 2, 4000, True) and row["max_diff"] < 1e-5, row
+    assert row["round_s"] > 0 and row["floor_s"] > 0 and row["server_peak_bytes"] > 4000, row
+    assert "multiple of 4" in parley("bench", "params", "--bytes", 6, status=2).stderr
+
+
 def test_a_fresh_policy_is_served(folder):
     """Of any spaces; the seed alone decides its parameters; a file that is there stays."""
     flags = ["--observations", 4, "--actions", 2, "--hidden", 16, "--layers", 2, "--value"]

@@ -481,6 +481,10 @@ def test_acts(client, folder):
     assert hidden["accuracy"] == 1 and not any("labels" in str(row.keys()) for batch in acts.told("batch") for row in batch), hidden
     single, _, _ = acts_eval(acts, "-t", "attached:plainly", "-m", "attached:single", "-bs", 2)
     assert (single["exs"], single["recall"]) == (3, 0.5) and "kept" not in single, single
+    scripts = attached(client, SCRIPTED, "dialog")
+    again, sizes, _ = acts_eval(acts, "--world", "attached:dialog:attached:acts", "-t", "attached:judged:7", "-bs", 3)
+    assert again == score and sizes == [3, 3, 3, 3, 1, 1], (again, sizes)  # whoever asks the same participant
+    scripts.kill()
     acts_streamed(acts, folder, score)
     acts_attacked(acts, folder)
     acts_learn(acts, folder)
