@@ -463,21 +463,21 @@ static enum status read_override(const json_t *entry, uint64_t *head_dim, uint64
     return STATUS_OK;
 }
 
-/* The heads of the layers without a window: transformers 5 writes them into per_layer_config, older
- * files have keys for all. */
+/* The heads of the layers without a window: transformers 5 writes into per_layer_config those that
+ * differ from the others', older files have keys for all. */
 static enum status read_wide_heads(struct hf_model *m, const bool *windows, const json_t *config,
                                    struct error *err)
 {
     const json_t *each = hf_json_object(config, "per_layer_config");
     const bool by_key = json_is_true(json_object_get(config, "attention_k_eq_v"));
-    uint64_t wide = 512, n_kv = m->n_kv_heads;
+    uint64_t wide = each != NULL ? m->head_dim : 512, n_kv = m->n_kv_heads;
     const char *name;
     json_t *entry;
     bool has_any = false;
 
-    if (hf_json_u64(config, "global_head_dim", &wide, err) == STATUS_DATA_LOSS ||
-        (by_key &&
-         hf_json_u64(config, "num_global_key_value_heads", &n_kv, err) == STATUS_DATA_LOSS))
+    if (each == NULL && (hf_json_u64(config, "global_head_dim", &wide, err) == STATUS_DATA_LOSS ||
+                         (by_key && hf_json_u64(config, "num_global_key_value_heads", &n_kv, err) ==
+                                        STATUS_DATA_LOSS)))
         return STATUS_DATA_LOSS;
     json_object_foreach((json_t *)each, name, entry)
     {

@@ -92,6 +92,8 @@ RECIPES = {
     "gemma4_moe": ("Gemma4:Gemma4Text", BASE | GEMMA4 | dict(
         num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"], num_global_key_value_heads=1, attention_k_eq_v=True,
         enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=32, hidden_size_per_layer_input=0)),
+    "gemma4_even": ("Gemma4:Gemma4Text", BASE | GEMMA4 | dict(
+        num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"], head_dim=32, hidden_size_per_layer_input=0)),
     "deepseek_v3": ("DeepseekV3", BASE | MOE | LATENT | dict(
         num_hidden_layers=2, q_lora_rank=24, n_routed_experts=8, n_group=4, topk_group=2, first_k_dense_replace=1) |
         rope("yarn", **YARN, mscale=0.7, mscale_all_dim=1.3)),
