@@ -642,11 +642,21 @@ static void read_scale_blocks(struct hf_model *m, const json_t *config)
     m->block_cols = (uint64_t)json_integer_value(json_array_get(sizes, 1));
 }
 
+/* Of a model that also sees, either of its two objects may say it. */
+static bool ties_embeddings(const struct hf_family *f, const json_t *config, const json_t *whole)
+{
+    static const char name[] = "tie_word_embeddings";
+    const bool is_said = json_is_boolean(json_object_get(config, name)) ||
+                         json_is_boolean(json_object_get(whole, name));
+
+    return is_said ? hf_json_is_true(config, name) || hf_json_is_true(whole, name) : f->is_tied;
+}
+
 enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const json_t *config,
                            const json_t *pooling, struct error *err)
 {
     struct hf_model m = {0};
-    const json_t *ties, *whole = config;
+    const json_t *whole = config;
     uint64_t taps;
     enum status rc = hf_family_find(&m.family, config, err);
 
@@ -680,9 +690,8 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
     if (hf_json_u64(config, "conv_L_cache", &taps, err) == STATUS_OK)
         hf_key_u64(keys, ".shortconv.l_cache", taps);
     read_scale_blocks(&m, whole);
-    ties = json_object_get(config, "tie_word_embeddings");
     m.is_tied = hf_ranks(config) || /* saved with the head of its scores alone */
-                (json_is_boolean(ties) ? json_is_true(ties) : m.family->is_tied);
+                ties_embeddings(m.family, config, whole);
     if ((rc = hf_factors_read(&m, config, err)) != STATUS_OK)
         return rc;
     *out = m;

@@ -54,10 +54,6 @@ enum status hf_factors_read(struct hf_model *m, const json_t *config, struct err
     f[HF_FACTOR_STATE_OUT] = one[STATE_OUT];
     f[HF_FACTOR_GATE] = network[0];
     f[HF_FACTOR_DOWN] = network[1];
-    if (m->is_tied && one[EMBEDDING] != one[HEAD])
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "keys 'embedding_multiplier' and 'lm_head_multiplier' differ, which is "
-                         "not supported where tie_word_embeddings is true");
     return STATUS_OK;
 }
 

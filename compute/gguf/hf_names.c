@@ -311,7 +311,7 @@ static bool is_unused(const struct hf_model *m, const char *name)
          i++)
         if (hf_begins_with(name, encoder_leftovers[i]) && find_whole(m, name) == NULL)
             return true;
-    return (m->is_tied && strcmp(name, "lm_head.weight") == 0) || is_of_later_layer(m, name) ||
+    return is_of_later_layer(m, name) ||
            hf_ends_with(name,
                         "_proj.activation_scale") || /* of FP8: activations stay floats here */
            hf_ends_with(name, "_proj.input_scale") ||

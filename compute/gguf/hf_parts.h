@@ -93,8 +93,8 @@ struct hf_model {
      * alone, of experts; of others 0. */
     char kinds[1 << 10];
     uint64_t n_turning; /* pairs of a head that are rotated, where the others stand; 0: all are */
-    bool is_tied;
-    bool is_ranker;                  /* has a head that scores a query with a document */
+    bool is_tied;       /* the head is the embeddings, where no file has one */
+    bool is_ranker;     /* has a head that scores a query with a document */
     uint64_t block_rows, block_cols; /* that a scale of FP8 is for; 0: one scale is for all */
     /* llama 3's rope: divisors are to be made where factor is not 0. */
     double rope_base, factor, low, high, original;
@@ -234,7 +234,7 @@ enum status hf_streams_read(const struct hf_model *m, struct hf_keys *keys, cons
 
 /* hf_factors.c */
 
-/* What m's tensors are multiplied by; m knows whether its embeddings are tied. */
+/* What m's tensors are multiplied by. */
 enum status hf_factors_read(struct hf_model *m, const json_t *config, struct error *err) MUST_CHECK;
 /* Gives the tensor the form of one that is multiplied, where the family has factors. */
 enum status hf_factors_form(struct tensor *w, const struct hf_model *m, enum hf_factor factor,

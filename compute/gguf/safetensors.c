@@ -763,6 +763,35 @@ static const struct tensor *placed_tensor(const struct hf_folder *f, const char 
     return slot == 0 ? NULL : &f->g->tensors[slot - 1].tensor;
 }
 
+/* Whether it was saved without what it is for, and so without a head. */
+static bool is_bare(const struct hf_folder *f)
+{
+    for (size_t i = 0; i < f->n_heads; i++)
+        for (size_t k = 0; k < f->heads[i].n; k++)
+            if (strcmp(f->heads[i].list[k].name, "embed_tokens.weight") == 0)
+                return true;
+    return false;
+}
+
+/* A head that a file has is the model's, whatever config.json says of it; else it is the
+ * embeddings. */
+static enum status check_head(const struct hf_folder *f, struct error *err)
+{
+    const struct hf_model *m = &f->model;
+
+    if (m->family->encoder_layers != NULL || placed_tensor(f, "output.weight") != NULL)
+        return STATUS_OK;
+    if (!m->is_tied && !is_bare(f))
+        return error_set(err, STATUS_DATA_LOSS,
+                         "tensor 'lm_head.weight' is missing, and key 'tie_word_embeddings' is not "
+                         "true");
+    if (m->factors[HF_FACTOR_EMBEDDING] != m->factors[HF_FACTOR_HEAD])
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "keys 'embedding_multiplier' and 'lm_head_multiplier' differ, which is "
+                         "not supported without a tensor 'lm_head.weight'");
+    return STATUS_OK;
+}
+
 /* The head of a model that ranks: one score, or by the logits of two tokens. */
 static enum status make_score(struct hf_folder *f, struct error *err)
 {
@@ -810,6 +839,8 @@ static enum status make_tensors(struct hf_folder *f, struct error *err)
         rc = open_dense(f, i, err);
     if (rc == STATUS_OK)
         rc = check_modules(f, err);
+    if (rc == STATUS_OK)
+        rc = check_head(f, err);
     if (rc == STATUS_OK)
         rc = make_score(f, err);
     if (rc == STATUS_OK)

@@ -176,6 +176,15 @@ def fp8(test, name, known, config, tensors, block):
     test.quantised(f"{name}_fp8", known, config | {"quantization_config": quantization}, small, real)
 
 
+def heads(test, name, known, config, tensors):
+    """A head that was saved counts, whatever config.json says of it; without one the embeddings are it only where that says so."""
+    test.recorded(f"{name}_tied", known, config | {"tie_word_embeddings": True}, tensors)
+    path = test.folder / f"{name}_headless"
+    write_folder(path, config, {n: t for n, t in tensors.items() if n != "lm_head.weight"})
+    got = test.logprobs(path, [1], config["vocab_size"])
+    test.say(path.name, None if isinstance(got, str) and "'lm_head.weight' is missing" in got else f"not refused: {got}", "refused")
+
+
 OLDER_NESTED = ("qwen3_5", "qwen3_5_moe", "gemma4_moe", "gemma3n")
 
 
@@ -274,6 +283,8 @@ def main():
                 for n, (shape, base, scale) in known["tensors"].items()}
             test.recorded(name, known, config, tensors)
             test.refused(name, config, tensors)
+            if name in ("llama", "nemotron_h", "falcon_h1", "qwen3_5"):
+                heads(test, name, known, config, tensors)
             if name == "nemotron_h":
                 older_nemotron(test, known, config, tensors)
             if name.startswith("granitehybrid"):
