@@ -228,10 +228,14 @@ static enum status open_weights_file(struct hf_folder *f, const char *name, stru
     struct gguf *file;
     enum status rc = take_file(f, name, &file, err);
 
+    if (rc == STATUS_NOT_FOUND && f->index == NULL)
+        return error_set(
+            err, STATUS_NOT_FOUND,
+            "%s is missing: it has the model's weights. Those in several files need " INDEX_NAME
+            ", which is missing, too",
+            name);
     if (rc == STATUS_NOT_FOUND)
-        return error_set(err, STATUS_NOT_FOUND, "%s is missing: it has the model's weights%s", name,
-                         f->index == NULL ? " (those in several files have a list, " INDEX_NAME ")"
-                                          : "");
+        return error_set(err, STATUS_NOT_FOUND, "%s is missing: it has the model's weights", name);
     if (rc != STATUS_OK)
         return rc;
     rc = hf_tensors_open(&f->heads[f->n_heads], file, err);

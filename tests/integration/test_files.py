@@ -199,6 +199,15 @@ def refusals(parley, folder, model):
     path = broken("gone", n_files=3)
     os.unlink(os.path.join(path, "model-00002-of-00003.safetensors"))
     assert "model-00002-of-00003.safetensors is missing" in inspect(parley, path, code=1)
+    path = broken("listless", n_files=3)
+    os.unlink(os.path.join(path, "model.safetensors.index.json"))
+    for given in path, os.path.join(path, "model-00001-of-00003.safetensors"):
+        assert "Those in several files need model.safetensors.index.json, which is missing" in inspect(parley, given, code=1)
+    path = broken("shortened", n_files=3)
+    last = os.path.join(path, "model-00003-of-00003.safetensors")
+    os.truncate(last, os.path.getsize(last) // 2)
+    said = inspect(parley, path, code=1)
+    assert "model-00003-of-00003.safetensors: " in said and "truncated" in said, said
     path = broken("kind", model_type="mamba")
     assert "config.json: key 'model_type' is 'mamba'" in inspect(parley, path, code=1)
     path = broken("rope", rope_scaling={"rope_type": "dynamic", "factor": 2.0})
