@@ -79,8 +79,9 @@ struct lm {
     bool is_embedder; /* its file says how to pool */
     struct head
         *rank; /* scores a query with a document; NULL: the file has none, or does not rank */
-    const char *rank_text; /* [rank_text_len] their template */
+    const char *rank_text; /* [rank_text_len] their template; NULL: one follows the other */
     size_t rank_text_len;
+    struct buf rank_prompt; /* rank_text, where a chat template has made it */
     char version[65];
     char file_version[65]; /* of the file alone */
     struct lm_system *default_system;

@@ -401,6 +401,7 @@ void lm_close(struct agent *a)
     backend_close(m->backend);
     chat_template_close(m->template);
     buf_deinit(&m->named_template);
+    buf_deinit(&m->rank_prompt);
     lm_reasoning_close(m);
     grammars_close(m->grammars);
     known_logprobs_close(m->known);
@@ -418,6 +419,7 @@ enum status lm_open(struct agent *a, const struct agent_config *config, struct e
 
     lm_cache_init(&m->cache, on_cache_event, m);
     buf_init(&m->named_template, SIZE_MAX);
+    buf_init(&m->rank_prompt, SIZE_MAX);
     if (config->path == NULL)
         return error_set(err, STATUS_INVALID, "a language model needs a file");
     m->speculate = config->options.speculate;

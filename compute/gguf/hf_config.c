@@ -614,21 +614,6 @@ static enum status write_hf_sizes(struct hf_model *m, struct hf_keys *keys, cons
     return STATUS_OK;
 }
 
-/* A language model that scores: by a head of its own, or by the logits of two tokens. */
-static enum status read_ranker(struct hf_model *m, const json_t *config, const json_t *pooling,
-                               struct error *err)
-{
-    const bool scores_logits = json_object_get(pooling, "true_token_id") != NULL;
-
-    m->is_ranker = scores_logits || hf_ranks(config);
-    if (!m->is_ranker || strcmp(m->family->architecture, "qwen3") == 0)
-        return STATUS_OK;
-    return error_set(err, STATUS_UNIMPLEMENTED,
-                     "%s is supported only for a model of type 'qwen3', whose prompt is known, and "
-                     "for encoders",
-                     scores_logits ? "a score by logits (1_LogitScore)" : "a head that scores");
-}
-
 /* How many rows and columns of a matrix in FP8 have one scale. */
 static void read_scale_blocks(struct hf_model *m, const json_t *config)
 {
@@ -684,7 +669,7 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
     if ((rc = write_query_scale(&m, keys, config, err)) != STATUS_OK)
         return rc;
     hf_key_u64(keys, ".context_length", m.context);
-    if ((rc = read_ranker(&m, config, pooling, err)) != STATUS_OK ||
+    if ((rc = hf_ranker_read(&m, config, pooling, err)) != STATUS_OK ||
         (rc = hf_pooling_write(&m, keys, pooling, err)) != STATUS_OK)
         return rc;
     if (hf_json_u64(config, "conv_L_cache", &taps, err) == STATUS_OK)

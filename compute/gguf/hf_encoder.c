@@ -170,16 +170,6 @@ enum status hf_pooling_write(const struct hf_model *m, struct hf_keys *keys, con
     return STATUS_OK;
 }
 
-bool hf_ranks(const json_t *config)
-{
-    static const char end[] = "ForSequenceClassification";
-    const json_t *first = json_array_get(json_object_get(config, "architectures"), 0);
-    const char *name = json_is_string(first) ? json_string_value(first) : "";
-    const size_t len = strlen(name);
-
-    return len >= sizeof(end) - 1 && strcmp(name + len - (sizeof(end) - 1), end) == 0;
-}
-
 enum status hf_encoder_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,
                             const json_t *pooling, struct error *err)
 {

@@ -1,9 +1,9 @@
 /* What the files share that read a folder as transformers saves it (config.json, tokenizer.json,
  * *.safetensors): it is translated to the keys and tensors of a GGUF file, so that nothing else
  * learns of it. hf_json.c reads JSON, hf_keys.c writes keys, hf_config.c, hf_families.c, hf_rope.c,
- * hf_layers.c, hf_encoder.c, hf_splitting.c, hf_pieces.c and hf_tokenizer.c translate, hf_names.c
- * and hf_merged.c know the tensors, hf_tensors.c reads a file's head, safetensors.c puts all
- * together. */
+ * hf_layers.c, hf_encoder.c, hf_ranker.c, hf_splitting.c, hf_pieces.c and hf_tokenizer.c translate,
+ * hf_names.c and hf_merged.c know the tensors, hf_tensors.c reads a file's head, safetensors.c puts
+ * all together. */
 #ifndef COMPUTE_GGUF_HF_PARTS_H
 #define COMPUTE_GGUF_HF_PARTS_H
 
@@ -267,8 +267,18 @@ enum status hf_encoder_read(struct hf_model *m, struct hf_keys *keys, const json
  * it is not computed here. */
 enum status hf_pooling_write(const struct hf_model *m, struct hf_keys *keys, const json_t *pooling,
                              struct error *err) MUST_CHECK;
+
+/* hf_ranker.c */
+
 /* Whether config.json's model was saved for sequence classification. */
 bool hf_ranks(const json_t *config);
+/* Whether a language model scores: by a head of its own, or by the logits of two tokens. */
+enum status hf_ranker_read(struct hf_model *m, const json_t *config, const json_t *pooling,
+                           struct error *err) MUST_CHECK;
+/* Writes that the score of a language model that ranks is that of "yes", where logits make it or
+ * config.json, the folder's name or its card (README.md, "" for none) says that it was. */
+void hf_ranker_write(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                     const char *name, const char *card);
 
 /* hf_names.c */
 

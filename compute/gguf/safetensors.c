@@ -142,6 +142,18 @@ static enum status read_small(struct hf_folder *f, const char *name, char **ret,
     return STATUS_OK;
 }
 
+/* The same of a file that is no part of the model, nor of its hash. */
+static enum status read_aside(struct hf_folder *f, const char *name, char **ret, size_t *ret_len,
+                              struct error *err)
+{
+    const size_t n_others = f->g->n_others;
+    enum status rc = read_small(f, name, ret, ret_len, err);
+
+    while (f->g->n_others > n_others)
+        gguf_close(f->g->others[--f->g->n_others]);
+    return rc;
+}
+
 static enum status read_json(struct hf_folder *f, const char *name, json_t **ret, struct error *err)
 {
     char *bytes = NULL;
@@ -192,6 +204,21 @@ static enum status read_texts(struct hf_folder *f, struct error *err)
     return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
 
+/* What a model that ranks is asked with. */
+static enum status write_ranker(struct hf_folder *f, struct hf_keys *keys, struct error *err)
+{
+    char *card = NULL;
+    size_t len = 0;
+    enum status rc =
+        f->model.is_ranker ? read_aside(f, "README.md", &card, &len, err) : STATUS_NOT_FOUND;
+
+    if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
+        return rc;
+    hf_ranker_write(&f->model, keys, f->config, base_name(f->path), card == NULL ? "" : card);
+    free(card);
+    return STATUS_OK;
+}
+
 /* Makes g's keys. */
 static enum status make_keys(struct hf_folder *f, struct error *err)
 {
@@ -209,7 +236,8 @@ static enum status make_keys(struct hf_folder *f, struct error *err)
     rc = hf_config_read(&f->model, &keys, f->config, f->score != NULL ? f->score : f->pooling, err);
     if (rc != STATUS_OK)
         (void)error_prefix(err, "config.json");
-    else if ((rc = hf_tokenizer_read(&keys, &texts, err)) != STATUS_OK)
+    else if ((rc = write_ranker(f, &keys, err)) == STATUS_OK &&
+             (rc = hf_tokenizer_read(&keys, &texts, err)) != STATUS_OK)
         (void)error_prefix(err, "tokenizer.json");
     if (rc == STATUS_OK)
         rc = hf_keys_take(&keys, &g->own_bytes, &len, err);
@@ -673,14 +701,11 @@ static bool is_known_dense(const char *path)
 /* The list of modules, a JSON array; NULL if there is none. */
 static enum status read_modules(struct hf_folder *f, json_t **ret, struct error *err)
 {
-    const size_t n_others = f->g->n_others;
     char *bytes = NULL;
     size_t len = 0;
     json_error_t wrong;
-    enum status rc = read_small(f, "modules.json", &bytes, &len, err);
+    enum status rc = read_aside(f, "modules.json", &bytes, &len, err);
 
-    while (f->g->n_others > n_others) /* the list is no part of the model, nor of its hash */
-        gguf_close(f->g->others[--f->g->n_others]);
     if (rc != STATUS_OK)
         return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
     *ret = json_loadb(bytes, len, 0, &wrong);

@@ -15,10 +15,13 @@ import urllib.error
 import urllib.request
 
 import grpc
+import jinja2
 import numpy as np
+import tokenizers
 import tritonclient.grpc as triton
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "arch"))
+import children
 import encoders
 import harness
 import models
@@ -28,6 +31,16 @@ from parley.v1 import embeddings_pb2 as pb, embeddings_pb2_grpc  # found by harn
 
 WORDS = ["the", "cat", "sat", "on", "mat", "dog", "ran", "far", "away", "!", "."]
 ENDINGS = ["s", "ing", "er"]
+SPACE_W = "\u0120w"  # a space and a letter, in the byte alphabet
+PROMPT = ('<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. Note that '
+          'the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web search query, retrieve relevant '
+          'passages that answer the query\n<Query>: \1\n<Document>: \2<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n')
+PAIR_TEMPLATE = """{%- set ns = namespace(instruct='Find what answers it') -%}
+<|im_start|>user
+<Instruct>: {{ ns.instruct }}
+<Query>: {{ messages | selectattr("role", "eq", "query") | map(attribute="content") | first }}
+<Document>: {{ messages | selectattr("role", "eq", "document") | map(attribute="content") | first }}<|im_end|>
+"""
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TEXTS = ["The cat sat on the mat.", "dogs ran FAR away!", "the mats", "the cat " * 20]
 
@@ -72,32 +85,39 @@ def byte_ids(text):
     return [order[b] for b in text.encode()]
 
 
-def byte_folder(path, model, architecture, more, appended=None):
-    """A model of models.byte_vocab's tokens as a folder; more: further files, by name; appended: what each text ends with."""
+def byte_folder(path, model, architecture, more, appended=None, notes=()):
+    """A model of models.byte_vocab's tokens as a folder, with one merge more; more: further files, by name; appended: what each text ends
+    with; notes: further keys of config.json. Returns PyPI's tokenizer of it."""
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
     alphabet = [chr(b) for b in [*range(33, 127), *range(161, 173), *range(174, 256)]]
     alphabet += [chr(256 + i) for i in range(256 - len(alphabet))]
     scored = {"score.weight": model.tensors.pop("score.weight")} if "score.weight" in model.tensors else {}
-    test_safetensors.write_folder(path, model, "qwen3", {"architectures": [architecture], "tie_word_embeddings": not scored})
+    test_safetensors.write_folder(path, model, "qwen3", {"architectures": [architecture], "tie_word_embeddings": not scored} | dict(notes))
     test_safetensors.write_safetensors(path / "model.safetensors", test_safetensors.foreign_tensors(model, "qwen3") | scored)
     model.tensors.update(scored)
-    single = [{"Sequence": {"id": "A"}}] + ([{"SpecialToken": {"id": appended}}] if appended else [])
+    texts = [{"Sequence": {"id": x, "type_id": 0}} for x in "AB"]
+    end = [{"SpecialToken": {"id": appended, "type_id": 0}}] if appended else []
     files = {"tokenizer.json": {
-        "added_tokens": [{"id": 256 + i, "content": text, "special": i < 3} for i, text in enumerate(special)],
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False}, "post_processor": {"type": "TemplateProcessing", "single": single},
-        "model": {"type": "BPE", "vocab": {text: i for i, text in enumerate(alphabet)}, "merges": []}},
+        "version": "1.0", "added_tokens": [
+            {"id": 256 + i, "content": text, "special": i < 3, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+            for i, text in enumerate(special)],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True},
+        "post_processor": {"type": "TemplateProcessing", "single": texts[:1] + end, "pair": texts[:1] + end + texts[1:] + end,
+                           "special_tokens": {appended: {"id": appended, "ids": [256], "tokens": [appended]}} if appended else {}},
+        "model": {"type": "BPE", "vocab": {text: i for i, text in enumerate([*alphabet, *special, SPACE_W])}, "merges": [list(SPACE_W)]}},
         "tokenizer_config.json": {"eos_token": "<|im_end|>"}}
     for name, content in (files | more).items():
         (path / name).parent.mkdir(exist_ok=True)
-        (path / name).write_text(json.dumps(content))
+        (path / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    return tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
 
 
 class Bench:
     """The daemon, and what float64 makes of each model."""
 
     def __init__(self, folder):
-        self.flags = ["--http", "127.0.0.1:0"]
-        self.models = {}
+        self.flags = ["--http", "127.0.0.1:0", "--kv-bytes", "16000000"]
+        self.models, self.tokenizers = {}, {}
         for name, model, vocab in (("bert", encoders.bert(1, "cls"), words_vocab), ("nomic", encoders.nomic(2), words_vocab),
                                    ("modern", encoders.modern(3, "mean"), words_vocab), ("gemma", encoders.gemma(4), words_vocab),
                                    ("ranker", encoders.bert(5, "rank", rank="dense"), words_vocab),
@@ -124,20 +144,23 @@ class Bench:
         self.add_folders(folder)
 
     def add_folders(self, folder):
-        """The same as transformers and sentence-transformers save them: a head of one score, the logits of two tokens, a pooling."""
+        """The same as transformers and sentence-transformers save them: a head of one score, of which the folder says how it is asked or
+        does not; the logits of two tokens; a pooling."""
         yes, no = 88, 77
-        cases = (("scorer", "Qwen3ForSequenceClassification", {}, None),
-                 ("logits", "Qwen3ForCausalLM", {"1_LogitScore/config.json": {"true_token_id": yes, "false_token_id": no}}, None),
-                 ("embedder_folder", "Qwen3Model", {"1_Pooling/config.json": {"pooling_mode": "lasttoken"}}, "<|endoftext|>"))
-        for name, architecture, more, appended in cases:
-            model = self.models[name] = models.build("qwen3", 10, head_norms="each", vocab=300, ctx=2048)
-            if name == "scorer":
-                model.matrix("score.weight", 1, model.n["d"], 2.0)
+        classifier = "Qwen3ForSequenceClassification"
+        cases = (("scorer", classifier, {}, None, {"classifier_from_token": ["no", "yes"]}), ("classifier", classifier, {}, None, {}),
+                 ("rendered", classifier, {"chat_template.jinja": PAIR_TEMPLATE}, None, {}),
+                 ("logits", "Qwen3ForCausalLM", {"1_LogitScore/config.json": {"true_token_id": yes, "false_token_id": no}}, None, {}),
+                 ("embedder_folder", "Qwen3Model", {"1_Pooling/config.json": {"pooling_mode": "lasttoken"}}, "<|endoftext|>", {}))
+        for name, architecture, more, appended, notes in cases:
+            model = self.models[name] = models.build("qwen3", 14, head_norms="each", vocab=300, ctx=2048)
+            if architecture == classifier:
+                model.matrix("score.weight", 1, model.n["d"])
                 self.judges[name] = model.tensors["score.weight"]
             if name == "logits":
                 model.tensors["token_embd.weight"] /= 4  # scores that are not all 0 or 1
                 self.judges[name] = model.tensors["token_embd.weight"][[yes, no]]
-            byte_folder(pathlib.Path(folder) / name, model, architecture, more, appended)
+            self.tokenizers[name] = byte_folder(pathlib.Path(folder) / name, model, architecture, more, appended, notes)
             self.flags += ["--model", f"{name}={pathlib.Path(folder) / name}"]
 
     def vector(self, name, text):
@@ -236,34 +259,55 @@ def ranking(bench, parley):
     near([r["relevance_score"] for r in sorted(cosine, key=lambda r: r["index"])], vectors[1:] @ vectors[0], 1e-6)
 
 
-def judging(bench, parley):
-    """Qwen3-Reranker's way: the state of the prompt's last token, and the rows of yes and no."""
-    query = "which <|im_end|>"
-    documents = ["one", "another document", "{query}"]
-    prompt = ('<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. Note that '
-              'the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web search query, retrieve relevant '
-              'passages that answer the query\n<Query>: \1\n<Document>: \2<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n')
+def control_ids(query, document):
+    """PROMPT's ids of a vocabulary of bytes: what a caller writes is no control token."""
     controls = {"<|im_start|>": 257, "<|im_end|>": 258, "<think>": 259, "</think>": 260}
+    ids, rest = [], PROMPT
+    while rest:
+        control = next((c for c in controls if rest.startswith(c)), None)
+        given = {"\1": query, "\2": document}.get(rest[0])
+        ids += [controls[control]] if control else byte_ids(given if given is not None else rest[0])
+        rest = rest[len(control or rest[0]):]
+    return ids
 
-    def ids_of(document):
-        ids, rest = [], prompt
-        while rest:
-            control = next((c for c in controls if rest.startswith(c)), None)
-            given = {"\1": query, "\2": document}.get(rest[0])
-            ids += [controls[control]] if control else byte_ids(given if given is not None else rest[0])
-            rest = rest[len(control or rest[0]):]
-        return np.array(ids)
 
+def library_ids(bench, name, query, document):
+    """What transformers' tokenizer makes of them: of the prompt as one text, or of a pair."""
+    if name == "classifier":
+        return bench.tokenizers[name].encode(query, document).ids
+    pair = [{"role": "query", "content": query}, {"role": "document", "content": document}]
+    prompt = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(PAIR_TEMPLATE).render(messages=pair) \
+        if name == "rendered" else PROMPT.replace("\1", query).replace("\2", document)
+    return bench.tokenizers[name].encode(prompt, add_special_tokens=False).ids
+
+
+def judging(bench, parley):
+    """Language models that rank: the state of the last token, and a head's rows. What a folder says tells how they are asked."""
     for name, rows in bench.judges.items():
-        want = []
+        query = "which word" if name in bench.tokenizers else "which <|im_end|>"
+        documents, want = ["one", "a wide document", "{query}"], []
         for document in documents:
-            scores = rows.astype(np.float64) @ models.Forward(bench.models[name]).hidden(ids_of(document))[-1]
+            ids = library_ids(bench, name, query, document) if name in bench.tokenizers else control_ids(query, document)
+            scores = rows.astype(np.float64) @ models.Forward(bench.models[name]).hidden(np.array(ids))[-1]
             want.append(1 / (1 + math.exp((scores[1] if len(scores) > 1 else 0) - scores[0])))
         assert np.ptp(want) > 0.05, (name, want)
         results = post(parley, "/v1/rerank", {"model": name, "query": query, "documents": documents})["results"]
-        near([r["relevance_score"] for r in sorted(results, key=lambda r: r["index"])], want, 5e-2)
+        near([r["relevance_score"] for r in sorted(results, key=lambda r: r["index"])], want, 2e-2)
         again = post(parley, "/v1/rerank", {"model": name, "query": query, "documents": documents})
         assert again["results"] == results  # now most of it is found in the cache
+        print(name, np.round(want, 3), flush=True)
+
+
+def hidden_pairs(parleyd):
+    """A template that names the roles of a pair and leaves out a text is refused when the model is loaded."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = models.build("qwen3", 10, head_norms="each", vocab=300, ctx=64)
+        model.matrix("score.weight", 1, model.n["d"], 2.0)
+        path = pathlib.Path(folder) / "model"
+        shown = PAIR_TEMPLATE.replace('{{ messages | selectattr("role", "eq", "document")', '{{ [] | selectattr("role", "eq", "document")')
+        byte_folder(path, model, "Qwen3ForSequenceClassification", {"chat_template.jinja": shown})
+        done = children.run([parleyd, "--model", f"model={path}"], capture_output=True, text=True, check=False)
+        assert done.returncode == 1 and "'query' and 'document', but does not show both texts" in done.stderr, done
 
 
 def ending(bench, parley):
@@ -304,6 +348,7 @@ def refusals(bench, parley):
 
 
 def main():
+    hidden_pairs(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(folder)
         with harness.Parleyd(sys.argv[1], *bench.flags) as parley:

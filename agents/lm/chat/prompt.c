@@ -374,3 +374,84 @@ enum status chat_prompter_render(const struct chat_prompter *p, const struct cha
         ids->len = ids_before;
     return rc;
 }
+
+/* --- a query and a document --- */
+
+/* A message whose text is its content, or the only part of it. */
+static bool pair_message(struct jinja_run *r, const char *role, const char *text, bool has_parts,
+                         struct jinja_value *out)
+{
+    struct jinja_value name, kind, content, part, parts;
+
+    if (!jinja_map_new(r, 2, out) ||
+        !jinja_string(r, role, strlen(role), JINJA_OF_TEMPLATE, &name) ||
+        !jinja_string(r, text, strlen(text), JINJA_OF_CALLER, &content))
+        return false;
+    if (has_parts) {
+        if (!jinja_string(r, "text", 4, JINJA_OF_TEMPLATE, &kind) || !jinja_map_new(r, 2, &part) ||
+            !jinja_map_put(r, part.as.map, "type", kind) ||
+            !jinja_map_put(r, part.as.map, "text", content) || !jinja_list_new(r, 1, &parts) ||
+            !jinja_list_push(r, parts.as.list, part))
+            return false;
+        content = parts;
+    }
+    return jinja_map_put(r, out->as.map, "role", name) &&
+           jinja_map_put(r, out->as.map, "content", content);
+}
+
+static bool set_pair(struct jinja_run *r, const struct chat_prompter *p, const char *query,
+                     const char *document, bool has_parts)
+{
+    struct jinja_value messages, first, second;
+
+    if (!jinja_list_new(r, 2, &messages) || !pair_message(r, "query", query, has_parts, &first) ||
+        !pair_message(r, "document", document, has_parts, &second) ||
+        !jinja_list_push(r, messages.as.list, first) ||
+        !jinja_list_push(r, messages.as.list, second))
+        return false;
+    jinja_set(r, "messages", messages);
+    jinja_set(r, "add_generation_prompt", jinja_bool(false));
+    jinja_set(r, "tools", jinja_none());
+    jinja_set(r, "documents", jinja_none());
+    return set_control(r, "bos_token", &p->bos) && set_control(r, "eos_token", &p->eos);
+}
+
+static enum status render_pair_as(const struct chat_prompter *p, const char *query,
+                                  const char *document, bool has_parts, struct buf *out,
+                                  struct error *err)
+{
+    const struct tm now = {0};
+    struct jinja_run run;
+    struct jinja_text text;
+    struct arena arena;
+    enum status rc;
+
+    arena_init(&arena, PROMPT_MAX_BYTES);
+    if (!jinja_begin(&run, p->template, &arena, &now, PROMPT_MAX_STEPS, err) ||
+        !set_pair(&run, p, query, document, has_parts))
+        rc = err->status;
+    else
+        rc = jinja_render(&run, &text);
+    if (rc == STATUS_OK &&
+        (text.len == 0 || memmem(text.data, text.len, query, strlen(query)) == NULL ||
+         memmem(text.data, text.len, document, strlen(document)) == NULL))
+        rc = error_set(err, STATUS_INVALID,
+                       "it names the roles 'query' and 'document', but does not show both texts");
+    if (rc == STATUS_OK && buf_append(out, text.data, text.len) != STATUS_OK)
+        rc = error_no_memory(err, text.len, "a chat template");
+    arena_deinit(&arena);
+    return rc;
+}
+
+enum status chat_prompter_render_pair(const struct chat_prompter *p, const char *query,
+                                      const char *document, struct buf *out, struct error *err)
+{
+    enum status rc;
+
+    if (p->template == NULL) {
+        *err = p->absent;
+        return err->status;
+    }
+    rc = render_pair_as(p, query, document, false, out, err);
+    return rc == STATUS_INVALID ? render_pair_as(p, query, document, true, out, err) : rc;
+}

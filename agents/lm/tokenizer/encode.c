@@ -187,6 +187,22 @@ static enum status encoding_region(struct encoding *e, const struct specials *s,
     return rc;
 }
 
+size_t vocab_find_special(const struct vocab *v, const char *text, size_t len, size_t from,
+                          size_t *ret_end)
+{
+    int32_t id = -1;
+    size_t n_bytes = 0, at = specials_find(&v->specials, v, text, len, from, &id);
+
+    if (id >= 0)
+        (void)vocab_token_bytes(v, id, &n_bytes);
+    *ret_end = at + n_bytes;
+    if (trim_of(v, id) & TRIM_BEFORE)
+        at = trimmed_end(text, from, at);
+    if (trim_of(v, id) & TRIM_BEHIND)
+        *ret_end = trimmed_begin(text, *ret_end, len);
+    return at;
+}
+
 /* Adjacent spans of one trust are encoded as one text. */
 static enum status encoding_spans(struct encoding *e, const char *text,
                                   const struct text_span *spans, size_t n_spans)

@@ -70,6 +70,12 @@ enum status vocab_encode_spans(const struct vocab *v, const char *text, size_t l
                                const struct text_span *spans, size_t n_spans, bool at_start,
                                struct buf *ids, struct error *err) MUST_CHECK;
 
+/* The first place of text [len] at or after from where a control token or a user-defined one
+ * stands, with the white space that it takes; *ret_end is where that ends. len where there is none.
+ * text is UTF-8. */
+size_t vocab_find_special(const struct vocab *v, const char *text, size_t len, size_t from,
+                          size_t *ret_end);
+
 /* The same for untrusted text alone, at the start of a prompt. */
 enum status vocab_encode(const struct vocab *v, const char *text, size_t len, struct buf *ids,
                          struct error *err) MUST_CHECK;

@@ -217,5 +217,67 @@ START_TEST(pooling_is_that_of_the_file)
 }
 END_TEST
 
+/* Whether a Qwen3 that was saved so is asked as Qwen3-Reranker is. */
+static bool is_asked_as_judge(const char *architecture, const char *more, const char *beside,
+                              const char *name, const char *card)
+{
+    static const char label[] = "qwen3.classifier.output_labels";
+    struct hf_model model = {0};
+    struct hf_keys keys;
+    json_t *config, *pooling = NULL;
+    char text[512];
+    bool is;
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"model_type\":\"qwen3\",\"architectures\":[\"%s\"]%s," SIZES "}",
+                   architecture, more);
+    ck_assert_int_eq(hf_json_parse(&config, text, strlen(text), &err), STATUS_OK);
+    if (*beside != '\0')
+        ck_assert_int_eq(hf_json_parse(&pooling, beside, strlen(beside), &err), STATUS_OK);
+    hf_keys_init(&keys);
+    ck_assert_int_eq(hf_config_read(&model, &keys, config, pooling, &err), STATUS_OK);
+    hf_ranker_write(&model, &keys, config, name, card);
+    is = memmem(keys.bytes.data, keys.bytes.len, label, sizeof(label) - 1) != NULL;
+    hf_keys_deinit(&keys);
+    json_decref(config);
+    json_decref(pooling);
+    return is;
+}
+
+/* A head of one score is a classifier's, unless something says that it was made of "yes" and "no".
+ */
+START_TEST(rankers_are_asked_as_they_were_made)
+{
+    static const char classifier[] = "Qwen3ForSequenceClassification";
+    static const struct {
+        const char *architecture, *more, *beside, *name, *card;
+        bool want;
+    } cases[] = {
+        {classifier, "", "", "ranker", "", false},
+        {classifier, "", "", "ranker", "---\nlicense: mit\n---\nBetter than Qwen3-Reranker.",
+         false},
+        {classifier, "", "", "ranker", "---\nbase_model: Qwen/Qwen3-0.6B\n---\n", false},
+        {classifier, "", "", "ranker", "---\nbase_model: Qwen/Qwen3-Reranker-4B\n---\n", true},
+        {classifier, "", "", "ranker", "---\nbase_model: Qwen/Qwen3-Reranker-4B\n", false},
+        {classifier, "", "", "ranker", "# Qwen3-Reranker-0.6B-seq-cls\n", true},
+        {classifier, "", "", "ranker", "---\na: b\n---\n# Qwen3-Reranker\n", true},
+        {classifier, "", "", "ranker", "Beside others\n## Qwen3-Reranker\n", false},
+        {classifier, "", "", "qwen3-reranker-0.6b-seq-cls", "", true},
+        {classifier, ",\"_name_or_path\":\"Qwen/Qwen3-Reranker-0.6B\"", "", "a", "", true},
+        {classifier, ",\"is_original_qwen3_reranker\":true", "", "a", "", true},
+        {classifier, ",\"is_original_qwen3_reranker\":false", "", "a", "", false},
+        {classifier, ",\"classifier_from_token\":[\"no\",\"yes\"]", "", "a", "", true},
+        {classifier, ",\"classifier_from_token\":[\"0\",\"1\"]", "", "a", "", false},
+        {"Qwen3ForCausalLM", "", "{\"true_token_id\":1}", "a", "", true},
+        {"Qwen3ForCausalLM", "", "", "Qwen3-Reranker", "# Qwen3-Reranker", false},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        ck_assert_msg(is_asked_as_judge(cases[i].architecture, cases[i].more, cases[i].beside,
+                                        cases[i].name, cases[i].card) == cases[i].want,
+                      "%zu", i);
+}
+END_TEST
+
 SUITE_MAIN("compute/hf_config", windows_end_contexts, numbers_of_any_size, null_is_not_absent,
-           pooling_is_that_of_the_file)
+           pooling_is_that_of_the_file, rankers_are_asked_as_they_were_made)

@@ -199,6 +199,24 @@ START_TEST(merges_end_at_borders)
 }
 END_TEST
 
+/* Control tokens and user-defined ones are found where they stand in a text. */
+START_TEST(special_tokens_are_found)
+{
+    static const char text[] = "he<|eot_id|>llo<tool>call<|eot";
+    const size_t len = sizeof(text) - 1;
+    struct opened o = open_good((struct tiny_vocab_config){0});
+    size_t end;
+
+    ck_assert_uint_eq(vocab_find_special(o.v, text, len, 0, &end), 2);
+    ck_assert_uint_eq(end, 12);
+    ck_assert_uint_eq(vocab_find_special(o.v, text, len, end, &end), 15);
+    ck_assert_uint_eq(end, 25);
+    ck_assert_uint_eq(vocab_find_special(o.v, text, len, end, &end), len);
+    ck_assert_uint_eq(end, len);
+    close_good(&o);
+}
+END_TEST
+
 /* Control tokens have bytes only with with_control; ids are checked. */
 START_TEST(bytes_of_tokens)
 {
@@ -431,6 +449,6 @@ END_TEST
 
 SUITE_MAIN("agents/lm/vocab", text_is_merged, texts_come_back, bytes_have_tokens,
            special_tokens_in_text, control_tokens_of_trusted_text, merges_end_at_borders,
-           bytes_of_tokens, whole_words, missing_bytes_are_left_out, failures_leave_the_ids,
-           long_words_are_quick, special_ids, unknown_tokens_are_special,
+           special_tokens_are_found, bytes_of_tokens, whole_words, missing_bytes_are_left_out,
+           failures_leave_the_ids, long_words_are_quick, special_ids, unknown_tokens_are_special,
            bad_vocabularies_are_refused, types_may_be_absent, pre_may_be_absent)

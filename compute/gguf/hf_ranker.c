@@ -1,0 +1,66 @@
+/* Folders of models that rank, and what tells whether they are asked as Qwen3-Reranker is. */
+#include <string.h>
+
+#include "compute/gguf/hf_parts.h"
+
+static const char judge[] = "Qwen3-Reranker", title[] = "\n# Qwen3-Reranker";
+
+bool hf_ranks(const json_t *config)
+{
+    static const char end[] = "ForSequenceClassification";
+    const json_t *first = json_array_get(json_object_get(config, "architectures"), 0);
+    const char *name = json_is_string(first) ? json_string_value(first) : "";
+    const size_t len = strlen(name);
+
+    return len >= sizeof(end) - 1 && strcmp(name + len - (sizeof(end) - 1), end) == 0;
+}
+
+enum status hf_ranker_read(struct hf_model *m, const json_t *config, const json_t *pooling,
+                           struct error *err)
+{
+    const bool scores_logits = json_object_get(pooling, "true_token_id") != NULL;
+
+    m->is_ranker = scores_logits || hf_ranks(config);
+    if (!m->is_ranker || strcmp(m->family->architecture, "qwen3") == 0)
+        return STATUS_OK;
+    return error_set(err, STATUS_UNIMPLEMENTED,
+                     "%s is supported only for a model of type 'qwen3', whose prompt is known, and "
+                     "for encoders",
+                     scores_logits ? "a score by logits (1_LogitScore)" : "a head that scores");
+}
+
+/* The keys between the lines "---" that a model card begins with. */
+static size_t card_keys_len(const char *card)
+{
+    static const char line[] = "---\n";
+    const char *end = strncmp(card, line, sizeof(line) - 1) == 0
+                          ? strstr(card + sizeof(line) - 1, "\n---")
+                          : NULL;
+
+    return end == NULL ? 0 : (size_t)(end - card);
+}
+
+/* vLLM's notes of a conversion, and the names that transformers and model cards have for it. */
+static bool was_judge(const json_t *config, const char *name, const char *card)
+{
+    const json_t *tokens = json_object_get(config, "classifier_from_token"), *token;
+    bool is_yes = hf_json_is_true(config, "is_original_qwen3_reranker");
+    size_t i;
+
+    json_array_foreach(tokens, i, token) is_yes =
+        is_yes || (json_is_string(token) && strcmp(json_string_value(token), "yes") == 0);
+    return is_yes || strcasestr(hf_json_text(config, "_name_or_path"), judge) != NULL ||
+           strcasestr(name, judge) != NULL || strncmp(card, title + 1, strlen(title + 1)) == 0 ||
+           strstr(card, title) != NULL ||
+           memmem(card, card_keys_len(card), judge, sizeof(judge) - 1) != NULL;
+}
+
+void hf_ranker_write(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
+                     const char *name, const char *card)
+{
+    if (!m->is_ranker || m->family->encoder_layers != NULL ||
+        (hf_ranks(config) && !was_judge(config, name, card)))
+        return;
+    hf_key_texts(keys, ".classifier.output_labels", 1);
+    hf_item_text(keys, "yes", 3);
+}
