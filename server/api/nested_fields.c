@@ -478,7 +478,7 @@ static enum status nested_visit(struct nested_walk *w, const struct nested_row *
 {
     json_t *members = json_is_object(value) ? (json_t *)value : NULL; /* iterators change nothing */
     enum status rc = STATUS_OK;
-    char step[NESTED_PATH_MAX];
+    char step[NESTED_PATH_MAX] = ".";
 
     if ((row->kinds & nested_kind_of(value)) == 0)
         return nested_refuse(w, row, value, err);
@@ -488,7 +488,8 @@ static enum status nested_visit(struct nested_walk *w, const struct nested_row *
          at = json_object_iter_next(members, at)) {
         const char *name = json_object_iter_key(at);
 
-        (void)snprintf(step, sizeof(step), ".%s", name); /* a longer one is in no row */
+        (void)memccpy(step + 1, name, '\0', sizeof(step) - 1);
+        step[sizeof(step) - 1] = '\0'; /* a longer one is in no row */
         rc = nested_enter(w, step, step, name, json_object_iter_value(at), err);
     }
     for (size_t i = 0; rc == STATUS_OK && i < json_array_size(value); i++) {
@@ -502,21 +503,21 @@ enum status nested_fields_check(const json_t *body, enum field_owner api, nested
                                 void *arg, struct error *err)
 {
     struct nested_walk w = {.unknown = unknown, .arg = arg};
+    json_t *members = json_is_object(body) ? (json_t *)body : NULL; /* as in nested_visit */
     enum status rc = STATUS_OK;
 
     for (size_t i = 0; i < sizeof(nested_tables) / sizeof(nested_tables[0]); i++)
         if ((nested_tables[i].apis & api) != 0)
             w.table = &nested_tables[i];
-    for (size_t i = 0; w.table != NULL && rc == STATUS_OK && i < w.table->n; i++) {
-        const struct nested_row *row = &w.table->rows[i];
-        const json_t *value =
-            strpbrk(row->path, ".[") == NULL ? json_object_get(body, row->path) : NULL;
+    for (void *at = json_object_iter(members); w.table != NULL && rc == STATUS_OK && at != NULL;
+         at = json_object_iter_next(members, at)) {
+        const char *name = json_object_iter_key(at);
+        const json_t *value = json_object_iter_value(at);
 
-        if (value == NULL || (!json_is_object(value) && !json_is_array(value)))
+        if ((!json_is_object(value) && !json_is_array(value)) || strpbrk(name, ".[") != NULL)
             continue;
-        (void)snprintf(w.path, sizeof(w.path), "%s", row->path);
-        (void)snprintf(w.pattern, sizeof(w.pattern), "%s", row->path);
-        rc = nested_visit(&w, row, value, err);
+        w.path[0] = w.pattern[0] = '\0';
+        rc = nested_enter(&w, name, name, NULL, value, err);
     }
     return rc;
 }
