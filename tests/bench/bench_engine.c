@@ -6,8 +6,8 @@
  *
  *     bench_engine [MODEL.gguf [BACKEND [THREADS [SEQUENCES]]]]
  *
- * Without MODEL: PARLEY_MODEL. SEQUENCES: only steps of so many sequences (1 to 128), for a profile or
- * for two builds in turns; 0 is the prompt. */
+ * Without MODEL: PARLEY_MODEL. SEQUENCES: only steps of so many sequences (1 to 128), for a profile
+ * or for two builds in turns; 0 is the prompt. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
