@@ -144,20 +144,23 @@ def by_chat(all, a, b):
 
 def by_model(all, a, b):
     """A long turn of another daemon: its stream, another reader of it, and its cancellation."""
-    c = a.open("tiny")
     more = {"sampling": harness.sampling.Sampling(max_tokens=children.LONG_TURN, seed=7, ignore_eos=True)}
-    request = conversations.TurnRequest(conversation=c, text="go", turn=1, **more)
-    stream = b.conversations.Turn(request, timeout=children.PATIENCE)
-    first = [next(stream), next(stream)]
-    assert first[0].WhichOneof("event") == "accepted"
-    assert b.conversations.Cancel(conversations.ConversationsCancelRequest(conversation=c)).cancelled == 1
-    rest = list(stream)
-    assert harness.word(rest[-1].done, "finish_reason") == "cancelled", rest[-1]
+    for _ in range(20):
+        c = a.open("tiny")
+        stream = b.conversations.Turn(conversations.TurnRequest(conversation=c, text="go", turn=1, **more), timeout=children.PATIENCE)
+        first = [next(stream), next(stream)]
+        assert first[0].WhichOneof("event") == "accepted"
+        n = b.conversations.Cancel(conversations.ConversationsCancelRequest(conversation=c)).cancelled
+        finish = harness.word(list(stream)[-1].done, "finish_reason")
+        if n == 1:
+            break
+        assert (n, finish) == (0, "length"), (n, finish)  # it had ended, which a busy machine may make likely
+    assert (n, finish) == (1, "cancelled"), (n, finish)
     cut = b.conversations.Turn(conversations.TurnRequest(conversation=c, text="go on", **more), timeout=children.PATIENCE)
     next(cut)
     cut.cancel()  # the last reader: the turn ends at its daemon
     children.until("the turn's end", lambda: metric(a, "parley_live_turns") == 0)
-    late = {"text": "again", "turn": 3, "sampling": more["sampling"]}
+    late = {"text": "again", "turn": a.get(c).turns + 1, "sampling": more["sampling"]}
     try:
         list(b.conversations.Turn(conversations.TurnRequest(conversation=c, **late), timeout=0.5))
     except grpc.RpcError as e:
