@@ -93,6 +93,15 @@ def imported_again(parley, program, key, exported, made):
     assert cli(parley, program, key, "close", copies[0])[0] == 0 and there() == before
 
 
+def many_turns(parley, program, key):
+    """What a call of Import takes is bounded by its fields, too: many short turns go in several."""
+    lines = [{"type": "conversation", "model": "echo"}]
+    lines += [{"type": "turn", "turn": i + 1, "messages": [{"role": "user", "text": "x"}], "reply": "x", "finish_reason": "stop"} for i in range(3000)]
+    status, made, complaint = cli(parley, program, key, "import", lines="\n".join(map(json.dumps, lines)))
+    assert status == 0 and made[0]["turns"] == made[0]["added"] == 3000, (complaint, made)
+    assert cli(parley, program, key, "close", made[0]["conversation"])[0] == 0
+
+
 def cut_off(parley, program, key):
     """An export whose server is killed says so, and one that finds a conversation that cannot be read goes on with the others."""
     anna = As(parley, key)
@@ -161,6 +170,7 @@ def main():
                               ('{"type":"conversation","model":"echo"}\n{"type":"turn","turn":2,"messages":[{"role":"user","text":"x"}],"reply":"x","finish_reason":"stop"}', "the next one is 1")):
                 status, _, complaint = cli(parley, program, anna_key, "import", lines=bad)
                 assert status != 0 and says in complaint, (bad, complaint)
+            many_turns(parley, program, anna_key)
             imported_in_turkish(parley, program, anna_key, folder)
             cut_off(parley, program, anna_key)
             daemon.again()

@@ -132,8 +132,10 @@ enum exit_code export_all(struct parley_channel *channel, const char *model)
 
 /* --- import --- */
 
-/* Turns go in calls of at most so many bytes of JSON, far below what a server takes, unless one
- * alone has more. */
+/* What the turns of a call have at most, unless one alone has more; far below what a server takes
+ * by default: 4 MiB, and 16,384 fields. */
+enum { IMPORT_CALL_BYTES = 1 << 20, IMPORT_CALL_FIELDS = 8192 };
+
 enum { IMPORT_MESSAGE_BYTES = 512 << 20 };
 
 struct import {
@@ -142,14 +144,17 @@ struct import {
     char *was;          /* its id in the export */
     /* The conversation as an earlier import left it; NULL: it is new. */
     Parley__V1__Conversation *before;
-    json_t *turns; /* not sent yet */
-    size_t n_bytes, n_turns, n_added;
+    struct import_batch batch; /* not sent yet */
+    size_t n_turns, n_added;
     size_t n_conversations, n_new; /* of all */
 };
 
-enum status import_call(ProtobufCMessage **out, struct parley_channel *channel, const char *method,
-                        const ProtobufCMessageDescriptor *request, const json_t *json,
-                        const ProtobufCMessageDescriptor *response, struct error *err)
+/* A call whose request is made of JSON in protobuf's mapping. The caller frees *out by
+ * protobuf_c_message_free_unpacked. */
+static enum status import_call(ProtobufCMessage **out, struct parley_channel *channel,
+                               const char *method, const ProtobufCMessageDescriptor *request,
+                               const json_t *json, const ProtobufCMessageDescriptor *response,
+                               struct error *err)
 {
     ProtobufCMessage *message = NULL;
     struct parley_error why;
@@ -165,27 +170,71 @@ enum status import_call(ProtobufCMessage **out, struct parley_channel *channel, 
     return rc;
 }
 
-static enum status import_flush(struct import *i, struct error *err)
+/* At least the fields of the message that is made of it. */
+static size_t import_fields(const json_t *value)
 {
-    ProtobufCMessage *answer;
-    enum status rc;
-    json_t *request;
+    const char *name;
+    json_t *member;
+    size_t n = 0, i;
 
-    if (json_array_size(i->turns) == 0)
-        return STATUS_OK;
-    request = json_pack("{ss,sO}", "conversation", i->conversation, "turns", i->turns);
-    rc = import_call(&answer, i->channel, "/parley.v1.Conversations/Import",
-                     &parley__v1__conversations_import_request__descriptor, request,
-                     &parley__v1__conversations_import_response__descriptor, err);
+    json_object_foreach((json_t *)value, name, member) n += 1 + import_fields(member);
+    json_array_foreach(value, i, member) n += 1 + import_fields(member);
+    return n;
+}
+
+struct import_batch import_batch_make(void)
+{
+    return (struct import_batch){.turns = json_array()};
+}
+
+void import_batch_deinit(struct import_batch *b)
+{
+    json_decref(b->turns);
+    *b = (struct import_batch){0};
+}
+
+bool import_batch_add(struct import_batch *b, json_t *turn)
+{
+    const size_t n_bytes = json_dumpb(turn, NULL, 0, JSON_COMPACT), n_fields = import_fields(turn);
+
+    if (json_array_size(b->turns) > 0 &&
+        (b->n_bytes + n_bytes > IMPORT_CALL_BYTES || b->n_fields + n_fields > IMPORT_CALL_FIELDS))
+        return false;
+    (void)json_array_append(b->turns, turn);
+    b->n_bytes += n_bytes;
+    b->n_fields += n_fields;
+    return true;
+}
+
+enum status import_batch_send(struct import_batch *b, struct parley_channel *channel,
+                              const char *conversation, size_t *ret_turns, struct error *err)
+{
+    json_t *request = json_pack("{ss,sO}", "conversation", conversation, "turns", b->turns);
+    ProtobufCMessage *answer;
+    enum status rc = import_call(&answer, channel, "/parley.v1.Conversations/Import",
+                                 &parley__v1__conversations_import_request__descriptor, request,
+                                 &parley__v1__conversations_import_response__descriptor, err);
+
     json_decref(request);
     if (rc != STATUS_OK)
         return rc;
-    i->n_turns = ((const Parley__V1__ConversationsImportResponse *)answer)->turns;
-    i->n_added += json_array_size(i->turns);
+    *ret_turns = ((const Parley__V1__ConversationsImportResponse *)answer)->turns;
     protobuf_c_message_free_unpacked(answer, NULL);
-    (void)json_array_clear(i->turns);
-    i->n_bytes = 0;
+    (void)json_array_clear(b->turns);
+    b->n_bytes = b->n_fields = 0;
     return STATUS_OK;
+}
+
+static enum status import_flush(struct import *i, struct error *err)
+{
+    const size_t n = json_array_size(i->batch.turns);
+    enum status rc = STATUS_OK;
+
+    if (n > 0)
+        rc = import_batch_send(&i->batch, i->channel, i->conversation, &i->n_turns, err);
+    if (rc == STATUS_OK)
+        i->n_added += n;
+    return rc;
 }
 
 static void import_forget(struct import *i)
@@ -329,9 +378,9 @@ static enum status import_find(const struct import *i, const json_t *line, bool 
 
 static enum status import_turn(struct import *i, const json_t *line, struct error *err)
 {
+    enum status rc = STATUS_OK;
     json_t *turn;
     bool has_it;
-    char *text;
 
     if (i->conversation == NULL)
         return error_set(err, STATUS_INVALID, "a turn comes before the first conversation");
@@ -344,11 +393,13 @@ static enum status import_turn(struct import *i, const json_t *line, struct erro
     if (json_object_get(turn, "finish_reason") != NULL)
         (void)json_object_set_new(turn, "finish_reason",
                                   import_finish_reason(json_object_get(turn, "finish_reason")));
-    text = json_dumps(turn, JSON_COMPACT);
-    i->n_bytes += text == NULL ? 0 : strlen(text);
-    free(text);
-    (void)json_array_append_new(i->turns, turn);
-    return i->n_bytes < IMPORT_CALL_BYTES ? STATUS_OK : import_flush(i, err);
+    if (!import_batch_add(&i->batch, turn)) {
+        rc = import_flush(i, err);
+        if (rc == STATUS_OK)
+            (void)import_batch_add(&i->batch, turn); /* it is empty now */
+    }
+    json_decref(turn);
+    return rc;
 }
 
 static enum status import_line(struct import *i, const json_t *line, struct error *err)
@@ -399,10 +450,10 @@ static enum exit_code import_lines(struct import *i)
 
 enum exit_code import_run(struct parley_channel *channel)
 {
-    struct import i = {.channel = channel, .turns = json_array()};
+    struct import i = {.channel = channel, .batch = import_batch_make()};
     enum exit_code code = import_lines(&i);
 
-    json_decref(i.turns);
+    import_batch_deinit(&i.batch);
     import_forget(&i);
     return code;
 }

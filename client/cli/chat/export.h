@@ -7,7 +7,7 @@
 #define CLIENT_CLI_CHAT_EXPORT_H
 
 #include <jansson.h>
-#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 
 #include "base/status.h"
 #include "cli/options/verb.h"
@@ -24,11 +24,20 @@ enum exit_code export_all(struct parley_channel *channel, const char *model);
  * and only what it lacks is added. */
 enum exit_code import_run(struct parley_channel *channel);
 
-/* A call whose request is made of JSON in protobuf's mapping. The caller frees *out by
- * protobuf_c_message_free_unpacked. */
-enum { IMPORT_CALL_BYTES = 1 << 20 }; /* of the turns of one call of Import, about */
-enum status import_call(ProtobufCMessage **out, struct parley_channel *channel, const char *method,
-                        const ProtobufCMessageDescriptor *request, const json_t *json,
-                        const ProtobufCMessageDescriptor *response, struct error *err) MUST_CHECK;
+/* Turns for a call of Import, as JSON in protobuf's mapping: as many as a server takes at once,
+ * which is a number of bytes and of fields. */
+struct import_batch {
+    json_t *turns; /* an array; owned */
+    size_t n_bytes, n_fields;
+};
+
+struct import_batch import_batch_make(void);
+/* False: the others are to be sent first. An empty one takes each turn. */
+bool import_batch_add(struct import_batch *b, json_t *turn);
+/* Sends the turns to the conversation, which then has *ret_turns turns, and empties the batch. */
+enum status import_batch_send(struct import_batch *b, struct parley_channel *channel,
+                              const char *conversation, size_t *ret_turns,
+                              struct error *err) MUST_CHECK;
+void import_batch_deinit(struct import_batch *b);
 
 #endif

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "client/cli/chat/export.h"
-#include "parley/v1/conversations.pb-c.h"
 
 /* A file as it is read: the turns as Import takes them. */
 struct saved_file {
@@ -95,32 +94,20 @@ static enum status saved_read(struct saved_file *s, const char *path, struct err
     return rc;
 }
 
-/* Adds the turns in calls of a bounded size. */
 static enum status saved_import(const struct saved_file *s, struct parley_channel *channel,
                                 const char *conversation, struct error *err)
 {
     const size_t n = json_array_size(s->turns);
+    struct import_batch batch = import_batch_make();
     enum status rc = STATUS_OK;
+    size_t n_turns;
 
     for (size_t at = 0; rc == STATUS_OK && at < n;) {
-        json_t *turns = json_array(), *request;
-        size_t n_bytes = 0;
-        ProtobufCMessage *answer;
-
-        while (at < n && n_bytes < IMPORT_CALL_BYTES) {
-            json_t *turn = json_array_get(s->turns, at++);
-
-            n_bytes += json_dumpb(turn, NULL, 0, JSON_COMPACT);
-            (void)json_array_append(turns, turn);
-        }
-        request = json_pack("{ss,so}", "conversation", conversation, "turns", turns);
-        rc = import_call(&answer, channel, "/parley.v1.Conversations/Import",
-                         &parley__v1__conversations_import_request__descriptor, request,
-                         &parley__v1__conversations_import_response__descriptor, err);
-        json_decref(request);
-        if (rc == STATUS_OK)
-            protobuf_c_message_free_unpacked(answer, NULL);
+        while (at < n && import_batch_add(&batch, json_array_get(s->turns, at)))
+            at++;
+        rc = import_batch_send(&batch, channel, conversation, &n_turns, err);
     }
+    import_batch_deinit(&batch);
     return rc;
 }
 
