@@ -1,50 +1,88 @@
 #include "cli/output/json_lines.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "cli/output/console.h"
 #include "cli/output/out.h"
 
-static enum status answer_line(json_t **out, json_lines_fn answer, void *arg, const char *text,
-                               size_t len, struct error *err)
+void json_lines_deinit(struct json_lines *l)
+{
+    free(l->text);
+    *l = (struct json_lines){0};
+}
+
+static enum status json_lines_grow(struct json_lines *l, struct error *err)
+{
+    const size_t cap = l->cap == 0 ? 4096 : 2 * l->cap;
+    char *text;
+
+    if (l->len == JSON_LINE_MAX_BYTES)
+        return error_set(err, STATUS_INVALID, "a line may have at most %d MiB, it has more",
+                         JSON_LINE_MAX_BYTES >> 20);
+    text = try_realloc(l->text, cap, 1);
+    if (text == NULL)
+        return error_no_memory(err, cap, "a line");
+    l->text = text;
+    l->cap = cap;
+    return STATUS_OK;
+}
+
+static enum status json_lines_read(struct json_lines *l, struct error *err)
+{
+    int c = 0;
+
+    l->len = 0;
+    errno = 0;
+    while (c != '\n' && (c = getc_unlocked(l->in)) != EOF) {
+        if (l->len == l->cap && json_lines_grow(l, err) != STATUS_OK)
+            return err->status;
+        l->text[l->len++] = (char)c;
+    }
+    return c == EOF && ferror(l->in) != 0 ? error_set(err, STATUS_UNKNOWN, "%s", strerror(errno))
+                                          : STATUS_OK;
+}
+
+enum status json_lines_next(struct json_lines *l, json_t **out, size_t flags, struct error *err)
 {
     json_error_t why;
-    json_t *line = json_loadb(text, len, JSON_ALLOW_NUL, &why);
     enum status rc;
 
-    if (line == NULL)
-        return error_set(err, STATUS_INVALID, "%s", why.text);
-    rc = answer(out, arg, line, err);
-    json_decref(line);
-    return rc;
+    l->number++;
+    rc = json_lines_read(l, err);
+    if (rc != STATUS_OK)
+        return rc;
+    *out = NULL;
+    if (l->len == 0)
+        return STATUS_OK;
+    *out = json_loadb(l->text, l->len, flags, &why);
+    return *out == NULL ? error_set(err, STATUS_INVALID, "%s", why.text) : STATUS_OK;
 }
 
 enum exit_code json_lines_run(json_lines_fn answer, void *arg)
 {
+    struct json_lines lines = {.in = stdin};
     enum exit_code code = EXIT_DONE;
-    size_t cap = 0, number = 0;
-    char *text = NULL;
-    ssize_t len;
+    json_t *line = NULL, *out;
+    struct error err;
 
-    while (code == EXIT_DONE && (len = getline(&text, &cap, stdin)) >= 0) {
-        struct error err;
-        json_t *out = NULL;
+    while (code == EXIT_DONE) {
+        enum status rc = json_lines_next(&lines, &line, JSON_ALLOW_NUL, &err);
 
-        number++;
-        if (answer_line(&out, answer, arg, text, (size_t)len, &err) != STATUS_OK) {
-            console_error("line %zu of stdin: %s", number, err.text);
+        if (rc == STATUS_OK && line == NULL)
+            break;
+        out = NULL;
+        if (rc == STATUS_OK)
+            rc = answer(&out, arg, line, &err);
+        json_decref(line);
+        line = NULL;
+        if (rc != STATUS_OK)
+            console_error("line %zu of stdin: %s", lines.number, err.text);
+        if (rc != STATUS_OK || !out_json(out))
             code = EXIT_FAILED;
-        } else if (!out_json(out)) {
-            code = EXIT_FAILED;
-        }
     }
-    if (code == EXIT_DONE && ferror(stdin) != 0) {
-        console_error("cannot read stdin: %s", strerror(errno));
-        code = EXIT_FAILED;
-    }
-    free(text);
+    json_lines_deinit(&lines);
     return code;
 }

@@ -1,11 +1,28 @@
-/* Answers JSON objects that are read from stdin, one a line. */
+/* JSON that is read one value a line, and answered so. */
 #ifndef CLI_OUTPUT_JSON_LINES_H
 #define CLI_OUTPUT_JSON_LINES_H
 
 #include <jansson.h>
+#include <stdio.h>
 
 #include "base/status.h"
 #include "cli/options/verb.h"
+
+/* The most bytes of a line: one alone is in memory, so that a file may have any size. */
+enum { JSON_LINE_MAX_BYTES = 256 << 20 };
+
+struct json_lines {
+    FILE *in;      /* borrowed */
+    size_t number; /* of the last line, from 1 */
+    char *text;    /* [len] the last line, with its newline, if it has one */
+    size_t len, cap;
+};
+
+/* Reads the next line, with jansson's flags. *out is NULL behind the last one; the caller owns it.
+ * INVALID for a line that is too long or no JSON, UNKNOWN where in cannot be read. */
+enum status json_lines_next(struct json_lines *l, json_t **out, size_t flags,
+                            struct error *err) MUST_CHECK;
+void json_lines_deinit(struct json_lines *l); /* l may be zeroed */
 
 /* Makes the answer to a line. The caller owns *out. */
 typedef enum status (*json_lines_fn)(json_t **out, void *arg, const json_t *line,

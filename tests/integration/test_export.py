@@ -102,6 +102,19 @@ def many_turns(parley, program, key):
     assert cli(parley, program, key, "close", made[0]["conversation"])[0] == 0
 
 
+def endless(parley, program, key, path):
+    """A line has a bound, so that no file takes all memory."""
+    with open(path, "w") as f:
+        f.truncate(1 << 30)
+    env = {**os.environ, "PARLEY_API_KEY": key}
+    with open(path) as f:
+        done = children.run([program, "conversations", "import", "--server", parley.address], stdin=f, stderr=-1, text=True, env=env)
+    assert done.returncode == 1 and "line 1 of stdin: a line may have at most 256 MiB" in done.stderr, done
+    done = children.run([program, "verify", path], stderr=-1, text=True)
+    assert done.returncode == 2 and "line 1: a line may have at most 256 MiB" in done.stderr, done
+    os.unlink(path)
+
+
 def cut_off(parley, program, key):
     """An export whose server is killed says so, and one that finds a conversation that cannot be read goes on with the others."""
     anna = As(parley, key)
@@ -171,6 +184,7 @@ def main():
                 status, _, complaint = cli(parley, program, anna_key, "import", lines=bad)
                 assert status != 0 and says in complaint, (bad, complaint)
             many_turns(parley, program, anna_key)
+            endless(parley, program, anna_key, os.path.join(folder, "endless"))
             imported_in_turkish(parley, program, anna_key, folder)
             cut_off(parley, program, anna_key)
             daemon.again()

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/output/console.h"
+#include "cli/output/json_lines.h"
 #include "cli/output/out.h"
 #include "client/cli/chat/transcript.h"
 #include "client/cli/connection.h"
@@ -419,33 +420,26 @@ static enum status import_line(struct import *i, const json_t *line, struct erro
 
 static enum exit_code import_lines(struct import *i)
 {
-    size_t cap = 0, number = 0;
-    char *text = NULL;
+    struct json_lines lines = {.in = stdin};
     struct error err = {0};
-    ssize_t len;
+    bool is_over = false;
 
-    while (err.status == STATUS_OK && (len = getline(&text, &cap, stdin)) >= 0) {
-        json_error_t why;
-        json_t *line = json_loadb(text, (size_t)len, 0, &why);
+    while (err.status == STATUS_OK && !is_over) {
+        json_t *line = NULL;
 
-        number++;
-        if (line == NULL)
-            (void)error_set(&err, STATUS_INVALID, "%s", why.text);
-        else
-            (void)!import_line(i, line, &err); /* the failure is in err */
+        if (json_lines_next(&lines, &line, 0, &err) == STATUS_OK) {
+            is_over = line == NULL;
+            (void)!(is_over ? import_end(i, &err) : import_line(i, line, &err)); /* as err says */
+        }
         json_decref(line);
     }
-    free(text);
-    if (err.status == STATUS_OK)
-        (void)!import_end(i, &err); /* the failure is in err */
-    if (err.status == STATUS_OK) {
-        if (i->n_new < i->n_conversations)
-            console_line("%zu of %zu conversations were there from an earlier import",
-                         i->n_conversations - i->n_new, i->n_conversations);
-        return EXIT_DONE;
-    }
-    console_error("line %zu of stdin: %s", number, err.text);
-    return EXIT_FAILED;
+    if (err.status != STATUS_OK)
+        console_error("line %zu of stdin: %s", lines.number, err.text);
+    else if (i->n_new < i->n_conversations)
+        console_line("%zu of %zu conversations were there from an earlier import",
+                     i->n_conversations - i->n_new, i->n_conversations);
+    json_lines_deinit(&lines);
+    return err.status == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
 }
 
 enum exit_code import_run(struct parley_channel *channel)

@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/output/json_lines.h"
 #include "client/cli/chat/export.h"
 
 /* A file as it is read: the turns as Import takes them. */
@@ -63,34 +65,30 @@ static enum status saved_take(struct saved_file *s, const json_t *line, struct e
 
 static enum status saved_read(struct saved_file *s, const char *path, struct error *err)
 {
-    FILE *in = fopen(path, "re");
-    size_t cap = 0, number = 0;
-    char *text = NULL;
+    struct json_lines lines = {.in = fopen(path, "re")};
+    FILE *in = lines.in;
     enum status rc = STATUS_OK;
-    ssize_t len;
+    bool is_over = false;
 
     if (in == NULL)
         return error_set(err, STATUS_NOT_FOUND, "%s: %s", path, strerror(errno));
-    errno = 0;
-    while (rc == STATUS_OK && (len = getline(&text, &cap, in)) >= 0) {
-        json_error_t why;
-        json_t *line = json_loadb(text, (size_t)len, 0, &why);
+    while (rc == STATUS_OK && !is_over) {
+        json_t *line = NULL;
 
-        number++;
-        rc = line == NULL
-                 ? error_set(err, STATUS_INVALID,
-                             "it is no JSON (%s); '/save NAME.jsonl' writes such a file", why.text)
-                 : saved_take(s, line, err);
+        rc = json_lines_next(&lines, &line, 0, err);
+        if (rc == STATUS_INVALID)
+            (void)error_prefix(err, "it is no JSON, as '/save NAME.jsonl' writes it");
+        is_over = line == NULL;
+        if (rc == STATUS_OK && !is_over)
+            rc = saved_take(s, line, err);
         json_decref(line);
     }
     if (rc != STATUS_OK)
-        rc = error_prefix(err, "%s, line %zu", path, number);
-    else if (ferror(in) != 0)
-        rc = error_set(err, STATUS_UNKNOWN, "%s: %s", path, strerror(errno));
+        rc = error_prefix(err, "%s, line %zu", path, lines.number);
     else if (json_array_size(s->turns) == 0)
         rc = error_set(err, STATUS_INVALID, "%s has no turn", path);
-    free(text);
-    (void)fclose(in);
+    json_lines_deinit(&lines);
+    (void)fclose(in); /* only read */
     return rc;
 }
 

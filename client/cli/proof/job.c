@@ -11,19 +11,29 @@
 
 #include "base/alloc.h"
 #include "base/counter_rng.h"
+#include "cli/output/json_lines.h"
 #include "client/cli/chat/listing.h"
 #include "proto/codec.h"
 
 /* An export. */
 struct proof_source {
     char *path;
-    FILE *copy; /* of what cannot be read twice; NULL: the path can */
+    FILE *once; /* what cannot be read twice, until it has been read; NULL: the path can */
+    FILE *copy; /* of what was read once */
 };
+
+static void proof_source_leave(struct proof_source *s)
+{
+    if (s->once != NULL && s->once != stdin)
+        (void)fclose(s->once); /* only read */
+    s->once = NULL;
+}
 
 static void proof_source_close(struct proof_source *s)
 {
+    proof_source_leave(s);
     if (s->copy != NULL)
-        (void)fclose(s->copy); /* only read */
+        (void)fclose(s->copy); /* it is forgotten */
     free(s->path);
     free(s);
 }
@@ -183,80 +193,78 @@ static enum status proof_pass_load(struct proof_pass *p, json_t *line, struct er
     return STATUS_OK;
 }
 
+/* The place where the source is read; it is read from the begin first. */
+static FILE *proof_source_at(struct proof_source *s, off_t from)
+{
+    FILE *in = s->once != NULL ? s->once : s->copy != NULL ? s->copy : fopen(s->path, "re");
+
+    if (in != NULL && in != s->once && fseeko(in, from, SEEK_SET) != 0) {
+        if (in != s->copy)
+            (void)fclose(in); /* only read */
+        return NULL;
+    }
+    return in;
+}
+
+/* What is read once is kept for the next pass. */
+static bool proof_source_keep(struct proof_source *s, const struct json_lines *lines)
+{
+    if (s->once == NULL)
+        return true;
+    return lines->len > 0 ? fwrite(lines->text, 1, lines->len, s->copy) == lines->len
+                          : fflush(s->copy) == 0;
+}
+
 /* Passes over the lines from a place on. */
 static enum status proof_source_pass(struct proof_source *s, off_t from, struct proof_pass *p,
                                      struct error *err)
 {
-    FILE *in = s->copy != NULL ? s->copy : fopen(s->path, "re");
-    size_t cap = 0, number = 0;
-    char *text = NULL;
+    FILE *in = proof_source_at(s, from);
+    struct json_lines lines = {.in = in};
     enum status rc = STATUS_OK;
-    ssize_t len;
+    bool is_over = false;
 
-    if (in == NULL || fseeko(in, from, SEEK_SET) != 0)
-        rc = error_set(err, STATUS_NOT_FOUND, "%s: %s", s->path, strerror(errno));
-    errno = 0;
-    while (rc == STATUS_OK && !p->is_over && (len = getline(&text, &cap, in)) >= 0) {
-        json_error_t why;
-        json_t *line = json_loadb(text, (size_t)len, JSON_REJECT_DUPLICATES, &why);
+    if (in == NULL)
+        return error_set(err, STATUS_NOT_FOUND, "%s: %s", s->path, strerror(errno));
+    while (rc == STATUS_OK && !is_over) {
+        json_t *line = NULL;
 
-        number++;
-        if (line == NULL)
-            rc = error_set(err, STATUS_INVALID, "%s", why.text);
-        else
+        rc = json_lines_next(&lines, &line, JSON_REJECT_DUPLICATES, err);
+        if (rc == STATUS_OK && !proof_source_keep(s, &lines))
+            rc = error_set(err, STATUS_UNKNOWN, "a copy of it: %s", strerror(errno));
+        if (rc == STATUS_OK && line != NULL)
             rc = p->jobs != NULL ? proof_pass_count(p, s, line, from, err)
                                  : proof_pass_load(p, line, err);
-        if (rc != STATUS_OK)
-            rc = error_prefix(err, "%s, line %zu", s->path, number);
-        from += len;
+        is_over = line == NULL || p->is_over;
+        from += (off_t)lines.len;
         json_decref(line);
     }
-    if (rc == STATUS_OK && ferror(in) != 0)
-        rc = error_set(err, STATUS_UNKNOWN, "%s: %s", s->path, strerror(errno));
-    free(text);
-    if (in != NULL && in != s->copy)
+    if (rc != STATUS_OK)
+        rc = error_prefix(err, "%s, line %zu", s->path, lines.number);
+    json_lines_deinit(&lines);
+    if (in == s->once)
+        proof_source_leave(s);
+    else if (in != s->copy)
         (void)fclose(in); /* only read */
     return rc;
-}
-
-/* Copies what in still has to a file without a name. */
-static enum status proof_source_copy(struct proof_source *s, FILE *in, struct error *err)
-{
-    char part[1 << 16];
-    size_t n;
-
-    s->copy = tmpfile();
-    if (s->copy == NULL)
-        return error_set(err, STATUS_UNKNOWN, "a copy of %s: %s", s->path, strerror(errno));
-    errno = 0;
-    while ((n = fread(part, 1, sizeof(part), in)) > 0)
-        if (fwrite(part, 1, n, s->copy) != n)
-            break;
-    if (ferror(in) != 0)
-        return error_set(err, STATUS_UNKNOWN, "%s: %s", s->path, strerror(errno));
-    if (fflush(s->copy) != 0 || ferror(s->copy) != 0)
-        return error_set(err, STATUS_UNKNOWN, "a copy of %s: %s", s->path, strerror(errno));
-    return STATUS_OK;
 }
 
 static enum status proof_source_open(struct proof_source **out, const char *path, struct error *err)
 {
     FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
     struct proof_source *s;
-    enum status rc = STATUS_OK;
     struct stat st;
 
     if (in == NULL)
         return error_set(err, STATUS_NOT_FOUND, "%s: %s", path, strerror(errno));
     s = xalloc(sizeof(*s));
-    *s = (struct proof_source){.path = xstrdup(path)};
-    if (in == stdin || fstat(fileno(in), &st) != 0 || !S_ISREG(st.st_mode))
-        rc = proof_source_copy(s, in, err);
-    if (in != stdin)
-        (void)fclose(in); /* only read */
-    if (rc != STATUS_OK) {
+    *s = (struct proof_source){.path = xstrdup(path), .once = in};
+    if (in != stdin && fstat(fileno(in), &st) == 0 && S_ISREG(st.st_mode)) {
+        proof_source_leave(s);
+    } else if ((s->copy = tmpfile()) == NULL) {
+        (void)error_set(err, STATUS_UNKNOWN, "a copy of %s: %s", path, strerror(errno));
         proof_source_close(s);
-        return rc;
+        return err->status;
     }
     *out = s;
     return STATUS_OK;

@@ -45,8 +45,8 @@ struct proof_jobs {
 void proof_jobs_init(struct proof_jobs *jobs);
 void proof_jobs_deinit(struct proof_jobs *jobs);
 
-/* Reads an export; "-" is stdin, of which, as of a pipe, a temporary file keeps a copy. On failure
- * err names the line. Each turn is computed once, also where forks share it. */
+/* Reads an export, line by line; "-" is stdin, of which, as of a pipe, a temporary file keeps a
+ * copy. On failure err names the line. Each turn is computed once, also where forks share it. */
 enum status proof_jobs_read(struct proof_jobs *jobs, const char *path,
                             struct error *err) MUST_CHECK;
 /* Fetches the records of a conversation. */
