@@ -132,7 +132,7 @@ static grpc_channel *connect_lazily(const char *address,
          0}, /* no retries by gRPC: the caller retries, with the turn's number */
         {GRPC_ARG_ENABLE_CHANNELZ, 0},
         {GRPC_ARG_ENABLE_CENSUS, 0},
-        {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, 128 << 20}, /* a turn of a transcript may be long */
+        {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, 1 << 30}, /* a verified conversation may be long */
         {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
         {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000},
         {GRPC_ARG_KEEPALIVE_TIME_MS, 60000}, /* detects a server whose host is down */

@@ -489,6 +489,32 @@ def uploaded(parley, c):
             assert e.code().name == code and words in e.details(), e
 
 
+def long(parley, program, model, folder):
+    """A conversation of more records than a message may have is verified by a server and offline; a server takes more than 64 MiB."""
+    n = 9000
+    c = parley.open("tiny")
+    heard = conversations.TurnRequest(conversation=c, text="Only listen.", observe_only=True)
+    list(parley.conversations.Turn(heard))
+    parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=c, to_turn=0))
+    list(parley.conversations.Turn(heard))
+    path = os.path.join(folder, "long.jsonl")
+    with open(path, "w") as out:
+        children.run([program, "conversations", "export", c, "--server", parley.address], stdout=out, check=True)
+    (whole,) = load(path)
+    opened, observed, rewound, _ = (line["record"] for line in whole["record"])
+    records = [opened] + [{**(rewound if i % 2 else observed), "generation": (i + 1) // 2 + observed["generation"]} for i in range(2 * n - 1)]
+    whole["record"] = [{"record": {**r, "place": str(i + 1)}} for i, r in enumerate(records)]
+    mend(whole)
+    save(path, [whole])
+    for where in ["--server", parley.address], ["--model", model, "--kv", "f32"]:
+        code, heads, turns, summary = verify(program, path, *where)
+        assert code == 0 and summary["same"] == n and heads[0]["lines_problem"] == heads[0]["chain_problem"] == "", (where, heads, summary)
+    big = conversations.ConversationRecord(conversation=c, kind="CONVERSATION_RECORD_KIND_OBSERVED", content="0" * 64, chain="0" * 64, body=bytes(3 << 20))
+    part = conversations.ConversationsVerifyRequest(records=[big.SerializeToString()])
+    assert parley.conversations.VerifyUpload(part for _ in range(22)).chain_problem != ""
+    parley.close(c)
+
+
 def most_resident(program, *arguments):
     """The most memory that a verb had, in bytes."""
     verb = children.start([program, "verify", "--json", *arguments], stdout=subprocess.DEVNULL)
@@ -554,6 +580,7 @@ def main():
             uploaded(parley, made[0])
             with_nul(parley, program, folder)
             made_up(parley, program, folder)
+            long(parley, program, model, folder)
             with beside(parley):
                 again = children.run([program, "verify", "--json", "--server", parley.address], stdout=-1, stderr=-1, text=True)
                 assert again.returncode == 0 and json.loads(again.stdout.split("\n")[-2]) == summary, again

@@ -14,12 +14,13 @@
 #include "client/lib/duplex.h"
 #include "proto/codec.h"
 
-/* As many replies as fill a step with their predictions: each has up to 16 tokens in it. */
-enum { COMPUTING_IN_FLIGHT = 6 };
+/* As many replies as fill a step with their predictions: each has up to 16 tokens in it. A
+ * conversation with more bytes than these goes alone. */
+enum { COMPUTING_IN_FLIGHT = 6, COMPUTING_IN_FLIGHT_BYTES = 64 << 20 };
 
-/* A server's messages have at most 4 MiB, by default: more records than UNARY_MAX_BYTES are sent in
- * parts. The verb's own server (--model) takes what there is. */
-enum { UNARY_MAX_BYTES = 2 << 20, PART_BYTES = 1 << 20 };
+/* A server's messages have at most 4 MiB, by default, and 16,384 fields, of which a record is one:
+ * more records than a part may have are sent in parts. */
+enum { PART_BYTES = 1 << 20, PART_RECORDS = 4096 };
 
 const struct option_row computing_rows[] = {
     {"model", "[NAME=]FILE", "compute offline, with this model's file; may be given again",
@@ -120,7 +121,8 @@ static struct parley_call *computing_upload(struct computing_flight *f,
     do {
         m.records = all->records + at;
         m.n_records = 0;
-        for (bytes = 0; at < n && (m.n_records == 0 || bytes + all->records[at].len <= PART_BYTES);
+        for (bytes = 0; at < n && m.n_records < PART_RECORDS &&
+                        (m.n_records == 0 || bytes + all->records[at].len <= PART_BYTES);
              at++) {
             bytes += all->records[at].len;
             m.n_records++;
@@ -151,7 +153,7 @@ static void computing_send(struct computing *c, struct proof_job *job)
     f = xalloc(sizeof(*f));
     *f = (struct computing_flight){c, job};
     proof_request_init(&request, job, c->is_forced, c->changes);
-    call = request.records_bytes > UNARY_MAX_BYTES && c->models.n == 0
+    call = request.records_bytes > PART_BYTES || request.message.n_records > PART_RECORDS
                ? computing_upload(f, &request.message)
                : computing_ask(f, &request.message);
     proof_request_deinit(&request);
@@ -174,14 +176,20 @@ static void computing_await(struct computing *c, const struct proof_job *job)
 void computing_run(struct computing *c, void (*each)(void *arg, const struct proof_job *job),
                    void *arg)
 {
-    size_t begun = 0;
+    struct proof_job *all = c->jobs.all;
+    size_t begun = 0, n_bytes = 0; /* in flight */
 
     for (size_t i = 0; i < c->jobs.n; i++) {
-        for (; begun < c->jobs.n && begun < i + COMPUTING_IN_FLIGHT; begun++)
-            computing_send(c, &c->jobs.all[begun]);
-        computing_await(c, &c->jobs.all[i]);
-        each(arg, &c->jobs.all[i]);
-        proof_job_unload(&c->jobs.all[i]);
+        for (; begun < c->jobs.n && begun < i + COMPUTING_IN_FLIGHT &&
+               (begun == i || n_bytes + all[begun].n_bytes <= COMPUTING_IN_FLIGHT_BYTES);
+             begun++) {
+            n_bytes += all[begun].n_bytes;
+            computing_send(c, &all[begun]);
+        }
+        computing_await(c, &all[i]);
+        each(arg, &all[i]);
+        proof_job_unload(&all[i]);
+        n_bytes -= all[i].n_bytes;
     }
 }
 

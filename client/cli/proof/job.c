@@ -87,6 +87,7 @@ static void proof_jobs_count(struct proof_jobs *jobs, struct proof_job *job,
 {
     const size_t at = job->n_records++;
 
+    job->n_bytes += m->body.len;
     if (!record_ends_turn(m))
         return;
     job->n_turns++;
@@ -363,6 +364,8 @@ void proof_request_init(struct proof_request *r, struct proof_job *job, bool is_
     r->message.n_records = n;
     r->message.force = is_forced;
     r->message.changes = changes;
+    if (job->n_only == job->n_turns && job->n_turns > 0) /* all, without their places */
+        return;
     r->message.only = job->n_only == 0 ? none : job->only;
     r->message.n_only = job->n_only == 0 ? 1 : job->n_only;
 }

@@ -17,8 +17,8 @@ struct proof_job {
     bool is_stored;              /* on the server, which reads its records itself */
     struct proof_source *source; /* the export that has it; NULL: the server has */
     off_t at;                    /* where it begins there */
-    size_t n_records;
-    uint32_t *only; /* [n_only] the records whose turns are computed */
+    size_t n_records, n_bytes;   /* the records, and the size of their bodies */
+    uint32_t *only;              /* [n_only] the records whose turns are computed */
     size_t n_only, cap_only;
     size_t n_turns;  /* that records end */
     size_t n_shared; /* of these, turns that another conversation has, too, and checks */

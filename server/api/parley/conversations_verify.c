@@ -1,6 +1,7 @@
 /* parley.v1.Conversations, Verify and VerifyUpload. The records are those of the request or of the
  * stream, or are read from the journal. The verification notifies the call, which lets it go on and
  * answers once it is done. A peer that goes away ends it. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -21,8 +22,6 @@
 
 /* Bound of one answer's memory: it has what the records say. */
 #define VERIFY_MAX_BYTES ((size_t)2 << 30)
-/* The most bytes of the records of one stream. */
-#define VERIFY_UPLOAD_MAX_BYTES ((size_t)64 << 20)
 
 struct verify_call {
     struct call *call;
@@ -408,6 +407,8 @@ static enum status verify_upload_take(struct verify_call *v,
                                       const Parley__V1__ConversationsVerifyRequest *m,
                                       struct error *err)
 {
+    struct shared_limit *verified = &call_server(v->call)->conversations->verified;
+    const uint32_t principal = call_principal(v->call)->id;
     size_t size = 0;
 
     if (v->has_first && (m->conversation[0] != '\0' || m->model[0] != '\0' || m->force ||
@@ -417,13 +418,12 @@ static enum status verify_upload_take(struct verify_call *v,
         return err->status;
     for (size_t i = 0; i < m->n_records; i++)
         size += m->records[i].len;
-    if (v->sent_bytes + size > VERIFY_UPLOAD_MAX_BYTES) {
-        (void)error_field(err, "records", "have more than %zu MiB: verify them offline",
-                          VERIFY_UPLOAD_MAX_BYTES >> 20);
+    if (v->sent_bytes + size > shared_limit_part(verified, principal)) {
+        (void)error_field(err, "records", "have more than %" PRIu64 " MiB, which is the most",
+                          shared_limit_part(verified, principal) >> 20);
         return err->status = STATUS_RANGE;
     }
-    if (shared_limit_take(&call_server(v->call)->conversations->verified,
-                          call_principal(v->call)->id, size, err) != STATUS_OK)
+    if (shared_limit_take(verified, principal, size, err) != STATUS_OK)
         return err->status;
     v->sent_bytes += size;
     return verify_sent(v, m, err);
