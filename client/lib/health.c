@@ -49,9 +49,9 @@ static enum parley_status watch_health(struct parley_channel *channel, uint32_t 
 }
 
 /* A watch waits for a connection and does not tell what prevents it. A call that does not wait
- * fails with the cause. */
-static enum parley_status ask_cause(struct parley_channel *channel, uint32_t deadline_ms,
-                                    struct parley_error *ret_err)
+ * fails with the cause. True: there is none, the server serves, and only the watch was too slow. */
+static bool ask_cause(struct parley_channel *channel, uint32_t deadline_ms,
+                      struct parley_error *ret_err)
 {
     Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
     const struct call_start how = {.method = "/grpc.health.v1.Health/Check",
@@ -59,7 +59,8 @@ static enum parley_status ask_cause(struct parley_channel *channel, uint32_t dea
                                    .deadline_ms = deadline_ms};
     struct health_wait w = {false};
 
-    return request_wait(channel, &how, false, on_health, &w, ret_err);
+    (void)request_wait(channel, &how, false, on_health, &w, ret_err);
+    return w.is_serving;
 }
 
 enum { WATCH_MS = 250, CAUSE_MS = 1000 };
@@ -78,8 +79,10 @@ enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t 
         (void)watch_health(channel, (uint32_t)(left_ms < WATCH_MS ? left_ms : WATCH_MS), &err);
         /* UNAVAILABLE: the server was there and stopped; it may return. */
         is_over = err.status != PARLEY_UNAVAILABLE && err.status != PARLEY_DEADLINE_EXCEEDED;
-        if (err.status == PARLEY_DEADLINE_EXCEEDED)
-            (void)ask_cause(channel, CAUSE_MS, &cause);
+        if (err.status == PARLEY_DEADLINE_EXCEEDED && ask_cause(channel, CAUSE_MS, &cause)) {
+            err = cause = (struct parley_error){0};
+            is_over = true;
+        }
         now = clock_ms();
         is_over = is_over || now >= end_ms || reach_is_final(&cause);
     }

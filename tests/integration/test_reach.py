@@ -162,6 +162,29 @@ def words_of_a_proxy():
     server.stop(None).wait()
 
 
+def slow_watch():
+    """A server that serves, and whose watch is slow to say so, as on a machine that has too much to do, is there."""
+    gone = threading.Event()
+
+    class Server(grpc.GenericRpcHandler):
+        def service(self, details):
+            if details.method == "/grpc.health.v1.Health/Check":
+                return grpc.unary_unary_rpc_method_handler(lambda request, context: b"\x08\x01")
+            if details.method == "/grpc.health.v1.Health/Watch":
+                return grpc.unary_stream_rpc_method_handler(lambda request, context: gone.wait() and iter(()))
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: context.abort(grpc.StatusCode.UNIMPLEMENTED, "it was asked"))
+
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(16), [Server()])
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        said, _ = of_program(address, None, WAIT)
+    finally:
+        gone.set()
+        server.stop(None).wait()
+    assert said.startswith("it was asked"), said
+
+
 def silent():
     """Somebody takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
@@ -262,6 +285,7 @@ def main():
         waiting(folder)
         served(folder)
     words_of_a_proxy()
+    slow_watch()
     silent()
     lost()
 
