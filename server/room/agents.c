@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/message_extras.h"
 #include "agents/reply/reply_parser.h"
 #include "base/alarm.h"
 #include "base/alloc.h"
@@ -72,99 +71,9 @@ enum {
 };
 #define ROOM_AGENT_PATIENCE_US ((uint64_t)5 * 60 * 1000 * 1000)
 
-/* --- what it hears --- */
-
-/* The length of the text that the agent is told of an entry. */
-static size_t heard_len(const struct room_entry *e)
+static struct room_hearing room_agent_hearing(const struct room_agent *a)
 {
-    return strlen(e->name) + sizeof(": ") - 1 + strlen(e->text);
-}
-
-static bool room_agent_hears(const struct room_agent *a, const struct room_entry *e)
-{
-    return e->kind == ROOM_SAID && e->seq > a->heard && strcmp(e->from, a->person.id) != 0;
-}
-
-/* The first entry of those that the agent hears: the newest ones that together are not too long. */
-static struct link *room_agent_first_heard(const struct room_agent *a)
-{
-    const struct list *log = &a->room->log;
-    struct link *first = NULL;
-    size_t n_bytes = 0;
-
-    for (struct link *l = list_last(log); l != NULL && l != &log->head; l = l->prev) {
-        const struct room_entry *e = container_of(l, struct room_entry, link);
-
-        if (e->seq <= a->heard)
-            break;
-        if (!room_agent_hears(a, e))
-            continue;
-        n_bytes += heard_len(e);
-        if (first != NULL && n_bytes > ROOM_HEARD_MAX_BYTES)
-            break;
-        first = l;
-    }
-    return first;
-}
-
-/* The speaker's name goes to a template that reads it, else before the text. */
-static enum status room_agent_message(struct message *out, const struct room_entry *e,
-                                      bool takes_names, struct arena *arena, struct error *err)
-{
-    const struct message_extras x = {.name = {e->name, strlen(e->name)}};
-    const size_t len = strlen(e->text), name_len = strlen(e->name);
-    enum status rc = STATUS_OK;
-    struct buf more;
-    char *text;
-
-    *out = (struct message){.role = ROLE_USER, .text = e->text, .len = len};
-    if (name_len == 0)
-        return STATUS_OK;
-    if (!takes_names) {
-        text = arena_alloc(arena, name_len + 2 + len + 1, 1);
-        if (text == NULL)
-            return error_no_memory(err, len, "what an agent hears");
-        memcpy(text, e->name, name_len);
-        memcpy(text + name_len, ": ", 2);
-        memcpy(text + name_len + 2, e->text, len + 1);
-        out->text = text;
-        out->len = name_len + 2 + len;
-        return STATUS_OK;
-    }
-    buf_init(&more, SIZE_MAX);
-    if (message_extras_write(&more, &x) != STATUS_OK ||
-        (out->more = arena_strndup(arena, more.data, more.len)) == NULL)
-        rc = error_no_memory(err, more.len, "a speaker's name");
-    out->more_len = more.len;
-    buf_deinit(&more);
-    return rc;
-}
-
-/* The messages of the agent's next turn. */
-static enum status room_agent_gather(const struct room_agent *a, struct turn_request *out,
-                                     bool takes_names, struct arena *arena, struct error *err)
-{
-    const struct list *log = &a->room->log;
-    struct link *first = room_agent_first_heard(a);
-    struct message *messages;
-    size_t n = 0;
-
-    for (struct link *l = first; l != NULL; l = list_next(log, l))
-        n += room_agent_hears(a, container_of(l, struct room_entry, link));
-    if (n == 0)
-        return error_set(err, STATUS_PRECONDITION, "nothing was said since its last answer");
-    messages = arena_alloc(arena, n, sizeof(messages[0]));
-    if (messages == NULL)
-        return error_no_memory(err, n * sizeof(messages[0]), "what an agent hears");
-    out->messages = messages;
-    for (struct link *l = first; l != NULL; l = list_next(log, l)) {
-        const struct room_entry *e = container_of(l, struct room_entry, link);
-
-        if (room_agent_hears(a, e) && room_agent_message(&messages[out->n_messages++], e,
-                                                         takes_names, arena, err) != STATUS_OK)
-            return err->status;
-    }
-    return STATUS_OK;
+    return (struct room_hearing){a->room, a->person.id, a->heard};
 }
 
 /* --- what it says --- */
@@ -262,16 +171,15 @@ static enum status room_agent_begin(struct room_agent *a, struct error *err)
     struct rooms *r = a->room->rooms;
     struct turn_request request = {.is_detached = true};
     struct conversation *c = conversations_get(r->conversations, &a->conversation);
-    const struct reply_format *format;
+    const struct room_hearing hearing = room_agent_hearing(a);
     struct arena arena;
     enum status rc;
 
     if (c == NULL)
         return error_set(err, STATUS_NOT_FOUND,
                          "its conversation was closed: dismiss it, and invite it again");
-    format = c->host.model->info.text.reply_format;
     arena_init(&arena, ROOM_AGENT_MAX_ARENA_BYTES);
-    rc = room_agent_gather(a, &request, format != NULL && format->takes_names, &arena, err);
+    rc = room_hearing_gather(&request, &hearing, c, &arena, err);
     if (rc == STATUS_OK) {
         a->turn = c->host.n_turns + c->host.n_live + (c->unended.request != NULL) + 1;
         a->generation = c->host.generation;
@@ -333,13 +241,13 @@ static void room_agent_could_not(struct room_agent *a, const struct error *err)
 
 static void room_agent_answer(struct room_agent *a)
 {
-    struct rooms *r = a->room->rooms;
+    const struct room_hearing hearing = room_agent_hearing(a);
     struct error err;
 
-    if (r->is_draining)
+    if (a->room->rooms->is_draining)
         return;
     a->is_called = false;
-    if (room_agent_first_heard(a) == NULL) {
+    if (!room_hearing_has_news(&hearing)) {
         a->is_stopped = false;
         return; /* it has answered that, with what came before it was called */
     }

@@ -119,6 +119,22 @@ enum conversation_pin rooms_pin(const void *rooms, const struct conversation_id 
 enum status room_pin_add(struct room *room, const struct conversation_id *id,
                          struct error *err) MUST_CHECK;
 
+/* hearing.c */
+
+/* What an agent is to hear. */
+struct room_hearing {
+    const struct room *room;
+    const char *agent; /* its id */
+    uint32_t heard;    /* up to this entry all is in its turns */
+};
+
+/* Whether others have said something since. */
+bool room_hearing_has_news(const struct room_hearing *h);
+/* Gives out the messages of the agent's next turn in c, which live in the log and the arena. */
+enum status room_hearing_gather(struct turn_request *out, const struct room_hearing *h,
+                                const struct conversation *c, struct arena *arena,
+                                struct error *err) MUST_CHECK;
+
 /* agents.c */
 
 enum status room_invite(struct room_person **out, struct room *room,
