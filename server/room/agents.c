@@ -1,7 +1,7 @@
 /* Agents in rooms. Each has a conversation of its own, and hears what others say without having to
  * answer: when it is to answer, all that was said since its last turn becomes the messages of one
  * turn, each with its speaker's name. What it says streams to the readers as pieces, and is an
- * entry when the turn is complete.
+ * entry when the turn is complete. An agent whose conversation is full goes on in a new one.
  *
  * The domain of conversations notifies inside its own functions, so an agent that was notified is
  * put into a list, which rooms_tick goes through.
@@ -165,19 +165,14 @@ static enum status room_agent_listen(struct room_agent *a, struct conversation *
     return rc;
 }
 
-/* Begins an answer to what was said since the last one. */
-static enum status room_agent_begin(struct room_agent *a, struct error *err)
+/* Begins a turn of c. */
+static enum status room_agent_ask(struct room_agent *a, struct conversation *c, struct error *err)
 {
-    struct rooms *r = a->room->rooms;
-    struct turn_request request = {.is_detached = true};
-    struct conversation *c = conversations_get(r->conversations, &a->conversation);
     const struct room_hearing hearing = room_agent_hearing(a);
+    struct turn_request request = {.is_detached = true};
     struct arena arena;
     enum status rc;
 
-    if (c == NULL)
-        return error_set(err, STATUS_NOT_FOUND,
-                         "its conversation was closed: dismiss it, and invite it again");
     arena_init(&arena, ROOM_AGENT_MAX_ARENA_BYTES);
     rc = room_hearing_gather(&request, &hearing, c, &arena, err);
     if (rc == STATUS_OK) {
@@ -191,6 +186,82 @@ static enum status room_agent_begin(struct room_agent *a, struct error *err)
     if (rc == STATUS_OK)
         rc = room_agent_listen(a, c, &request, err);
     arena_deinit(&arena);
+    return rc;
+}
+
+/* Opens a conversation of the agent's, which has the room's name among its metadata. */
+static enum status room_agent_open(struct conversation **out, struct room_agent *a, struct model *m,
+                                   const struct open_request *options, struct error *err)
+{
+    const struct pair metadata = {"room", a->room->name};
+    struct open_request request = *options;
+    struct conversation *c;
+
+    request.principal = a->room->principal;
+    request.metadata = &metadata;
+    request.n_metadata = 1;
+    if (opening_open(&c, a->room->rooms->conversations, m, "", &request, err) != STATUS_OK)
+        return err->status;
+    if (room_pin_add(a->room, &c->id, err) != STATUS_OK) {
+        conversation_close(c, WATCH_CLOSED, "the agent could not join its room");
+        return err->status;
+    }
+    c->is_pinned = true;
+    a->conversation = c->id;
+    a->generation = c->host.generation;
+    conversation_id_format(&c->id, a->conversation_text);
+    *out = c;
+    return STATUS_OK;
+}
+
+/* Begins its turn in a new conversation like c, which is full. The room needs c as long as its log
+ * has words of it. */
+static enum status room_agent_ask_anew(struct room_agent *a, struct conversation *c,
+                                       struct error *err)
+{
+    const struct conversation_id full = c->id;
+    const struct open_request options = {
+        .system = c->host.options->system,
+        .system_len = c->host.options->system_len,
+        .overrides = c->host.options->overrides,
+    };
+    struct journal *j = a->room->rooms->keeping.journal;
+    struct conversation *with;
+    enum status rc;
+
+    if (j != NULL)
+        journal_hold(j); /* no conversation that a kill leaves over */
+    rc = room_agent_open(&with, a, c->host.model, &options, err);
+    if (rc == STATUS_OK) {
+        c->is_pinned = false;
+        rc = room_agent_ask(a, with, err);
+    }
+    if (j != NULL)
+        journal_release(j);
+    if (rc == STATUS_OK)
+        room_pin_release(a->room, &full);
+    return rc;
+}
+
+/* Begins an answer to what was said since the last one. */
+static enum status room_agent_begin(struct room_agent *a, struct error *err)
+{
+    struct conversation *c = conversations_get(a->room->rooms->conversations, &a->conversation);
+    bool is_new;
+    enum status rc;
+
+    if (c == NULL)
+        return error_set(err, STATUS_NOT_FOUND,
+                         "its conversation was closed: dismiss it, and invite it again");
+    is_new = room_hearing_is_new(c);
+    rc = room_agent_ask(a, c, err);
+    if (rc != STATUS_OK && !is_new &&
+        (err->reason == REASON_CONTEXT_EXCEEDED || err->reason == REASON_CONVERSATION_FULL))
+        rc = room_agent_ask_anew(a, c, err);
+    if (rc != STATUS_OK && err->reason == REASON_CONTEXT_EXCEEDED)
+        return error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
+                             "what was said last is longer than its context: say it in fewer "
+                             "words");
     return rc;
 }
 
@@ -612,37 +683,6 @@ static enum status invitation_check(const struct room *room, const struct room_i
     return STATUS_OK;
 }
 
-/* Opens the agent's conversation, which has the room's name among its metadata. */
-static enum status room_agent_open(struct room_agent *a, struct model *m, struct room *room,
-                                   const struct room_invitation *i, struct error *err)
-{
-    const struct sampling_overrides overrides = {
-        .given = SAMPLING_MAX_TOKENS,
-        .values.max_tokens = i->max_tokens == 0 ? ROOM_ANSWER_TOKENS : i->max_tokens,
-    };
-    const struct pair metadata = {"room", room->name};
-    const struct open_request request = {
-        .principal = room->principal,
-        .system = i->system,
-        .system_len = strlen(i->system),
-        .overrides = &overrides,
-        .metadata = &metadata,
-        .n_metadata = 1,
-    };
-    struct conversation *c;
-
-    if (opening_open(&c, room->rooms->conversations, m, "", &request, err) != STATUS_OK)
-        return err->status;
-    c->is_pinned = true;
-    a->conversation = c->id;
-    a->generation = c->host.generation;
-    conversation_id_format(&c->id, a->conversation_text);
-    if (room_pin_add(room, &c->id, err) == STATUS_OK)
-        return STATUS_OK;
-    conversation_close(c, WATCH_CLOSED, "the agent could not join its room");
-    return err->status;
-}
-
 static unsigned room_free_slot(const struct room *room)
 {
     unsigned used = 0, slot = 0;
@@ -674,8 +714,15 @@ static void room_agent_name(char out[ROOM_PERSON_MAX_BYTES + 1], const char *nam
 enum status room_invite(struct room_person **out, struct room *room,
                         const struct room_invitation *i, struct error *err)
 {
+    const struct sampling_overrides overrides = {
+        .given = SAMPLING_MAX_TOKENS,
+        .values.max_tokens = i->max_tokens == 0 ? ROOM_ANSWER_TOKENS : i->max_tokens,
+    };
+    const struct open_request options = {
+        .system = i->system, .system_len = strlen(i->system), .overrides = &overrides};
     struct rooms *r = room->rooms;
     char name[ROOM_PERSON_MAX_BYTES + 1];
+    struct conversation *c;
     struct room_agent *a;
     struct model *m;
 
@@ -697,7 +744,7 @@ enum status room_invite(struct room_person **out, struct room *room,
     a->every = i->every;
     a->heard = room->next_seq;                      /* of its own coming */
     buf_init(&a->words, ROOM_ANSWER_MAX_BYTES + 1); /* with its end */
-    if (room_agent_open(a, m, room, i, err) != STATUS_OK) {
+    if (room_agent_open(&c, a, m, &options, err) != STATUS_OK) {
         free(a);
         return err->status;
     }
@@ -730,6 +777,11 @@ void room_agent_free(struct room_agent *a)
 }
 
 /* --- what is kept --- */
+
+const struct conversation_id *room_agent_conversation(const struct room_agent *a)
+{
+    return &a->conversation;
+}
 
 void room_agent_state(const struct room_agent *a, struct room_agent_state *out)
 {

@@ -356,6 +356,30 @@ void room_pin_drop(struct room *room, const struct conversation_id *id)
     room_pin_free(room, pin);
 }
 
+static bool entries_name(const struct list *entries, const char *conversation)
+{
+    for (struct link *l = list_first(entries); l != NULL; l = list_next(entries, l))
+        if (strcmp(container_of(l, struct room_entry, link)->conversation, conversation) == 0)
+            return true;
+    return false;
+}
+
+void room_pin_release(struct room *room, const struct conversation_id *id)
+{
+    char text[CONVERSATION_ID_CHARS];
+
+    conversation_id_format(id, text);
+    if (entries_name(&room->log, text) || entries_name(&room->pending, text))
+        return;
+    for (struct link *l = list_first(&room->members); l != NULL; l = list_next(&room->members, l)) {
+        const struct room_agent *a = container_of(l, struct room_member, link)->person->agent;
+
+        if (a != NULL && memcmp(room_agent_conversation(a), id, sizeof(*id)) == 0)
+            return;
+    }
+    room_pin_drop(room, id);
+}
+
 enum status room_pin_add(struct room *room, const struct conversation_id *id, struct error *err)
 {
     struct room_pin *pin;

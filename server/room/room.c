@@ -167,6 +167,8 @@ void room_notify(struct room *room)
 void room_drop_oldest(struct room *room)
 {
     struct room_entry *e = room_entry_at(list_first(&room->log));
+    struct conversation_id id;
+    bool is_of_agent;
 
     for (struct link *l = list_first(&room->cursors); l != NULL; l = list_next(&room->cursors, l)) {
         struct room_cursor *c = container_of(l, struct room_cursor, link);
@@ -179,7 +181,10 @@ void room_drop_oldest(struct room *room)
     list_remove(&e->link);
     room->n_entries--;
     room_forget_entry(room, e->seq);
+    is_of_agent = conversation_id_parse(&id, e->conversation);
     room_entry_free(e, room->rooms, room->principal);
+    if (is_of_agent)
+        room_pin_release(room, &id);
 }
 
 struct room_person *room_person_of(const struct room *room, const char *id)
@@ -686,10 +691,14 @@ void room_member_leave(struct room_member *m, const char *why)
 {
     struct room *room = m->room;
     struct room_agent *agent = m->person->agent;
+    struct conversation_id id;
 
     room_append_surely(room, room_member_free(m, why));
-    if (agent != NULL)
+    if (agent != NULL) {
+        id = *room_agent_conversation(agent);
         room_agent_free(agent);
+        room_pin_release(room, &id);
+    }
     room_close_if_empty(room);
 }
 

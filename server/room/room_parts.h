@@ -102,6 +102,8 @@ void room_forget_entry(const struct room *room, uint32_t seq);
 void room_forget(const struct room *room);
 /* The room does not need the conversation after all, which ends. */
 void room_pin_drop(struct room *room, const struct conversation_id *id);
+/* The same, unless an entry names it or an agent of the room has it. */
+void room_pin_release(struct room *room, const struct conversation_id *id);
 /* The conversations that the room has needed end with it. */
 void room_pins_free(struct room *room);
 /* The write of an entry that is freed tells nobody. */
@@ -130,16 +132,22 @@ struct room_hearing {
 
 /* Whether others have said something since. */
 bool room_hearing_has_news(const struct room_hearing *h);
-/* Gives out the messages of the agent's next turn in c, which live in the log and the arena. */
+/* Gives out the messages of the agent's next turn in c, of which there are some where it has news;
+ * they live in the log and the arena. RANGE with REASON_CONTEXT_EXCEEDED where c has turns, and its
+ * context no room for more of them and an answer. */
 enum status room_hearing_gather(struct turn_request *out, const struct room_hearing *h,
                                 const struct conversation *c, struct arena *arena,
                                 struct error *err) MUST_CHECK;
+/* Whether c has no turn: the next one begins with what the agent has heard and said elsewhere. */
+bool room_hearing_is_new(const struct conversation *c);
 
 /* agents.c */
 
 enum status room_invite(struct room_person **out, struct room *room,
                         const struct room_invitation *i, struct error *err) MUST_CHECK;
 void room_agent_state(const struct room_agent *a, struct room_agent_state *out);
+/* The id of its conversation. */
+const struct conversation_id *room_agent_conversation(const struct room_agent *a);
 /* Makes an agent of what the journal has. */
 enum status room_agent_restore(struct room *room, const char *id, const char *name,
                                const struct room_agent_state *state, struct error *err) MUST_CHECK;

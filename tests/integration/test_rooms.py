@@ -573,13 +573,19 @@ def fails_to_store(parley, begin=lambda: None, meanwhile=lambda: None):
     urllib.request.urlopen(urllib.request.Request(f"http://{parley.http}/v1/chat/completions", body, {"X-Conversation-Id": "other"}), timeout=children.PATIENCE).read()
 
 
+def first_word(one):
+    """The frames up to a part of what Tiny says, or all of it: it may say all at once."""
+    frames = [one.read()]
+    while "piece" not in frames[-1] and not of("Tiny")(frames[-1].get("entry", {"name": "", "kind": ""})):
+        frames.append(one.read())
+    return frames
+
+
 def begins(ann, number):
-    """Speaks, with numbers from this one on, until Tiny says a part: it may say all at once. The last number, and what came behind it."""
+    """Speaks, with numbers from this one on, until Tiny says a part. The last number, and what came behind it."""
     while True:
         ann.say("disk", "Go on.", number)
-        frames = [ann.read()]
-        while "piece" not in frames[-1] and not of("Tiny")(frames[-1].get("entry", {"name": "", "kind": ""})):
-            frames.append(ann.read())
+        frames = first_word(ann)
         if "piece" in frames[-1]:
             return number, frames
         number += 1
@@ -621,7 +627,7 @@ def goes_on(parleyd, model, data):
 
 
 def full(parley):
-    """A full room takes no agent, and nothing stays of the attempt."""
+    """A full room takes no agent, and nothing stays of the attempt. An agent's conversation ends with the last entry of the log that names it."""
     crowd = [Socket(parley, f"Fan {i}") for i in range(64)]
     for fan in crowd:
         fan.join("hall")
@@ -630,6 +636,21 @@ def full(parley):
     error = crowd[0].until("error")[-1]["error"]
     assert error["code"] == "RESOURCE_EXHAUSTED" and "full" in error["message"], error
     assert n_living(parley) == before
+    crowd.pop().send(leave={"room": "hall"})
+    crowd[0].until("entry", lambda e: e["kind"] == "ROOM_ENTRY_KIND_LEFT")
+    for text in "Echo?", "":  # the second one says nothing
+        crowd[0].send(invite={"room": "hall", "agent": "echo", "name": "Echo"})
+        came = crowd[0].until("entry", lambda e: e["name"] == "Echo")[-1]["entry"]
+        if text:
+            crowd[0].say("hall", text)
+            crowd[0].until("entry", of("Echo"))
+        crowd[0].send(dismiss={"room": "hall", "participant": came["participant"]})
+        crowd[0].until("entry", lambda e: e["kind"] == "ROOM_ENTRY_KIND_LEFT")
+        assert int(n_living(parley)) == int(before) + 1
+    for number in range(1, 18):
+        for fan in crowd[1:]:
+            fan.send(say={"room": "hall", "text": "on and on", "clientSeq": number})
+    children.until("the log to forget the agent", lambda: n_living(parley) == before)
     for fan in crowd:
         fan.close()
 
@@ -703,10 +724,7 @@ def durable(parleyd, model, thinker, data):
         assert snapshot["nextClientSeq"] == 3 and [(m["name"], m.get("kind")) for m in snapshot["members"]] == [
             ("Ann", "ROOM_KIND_PERSON"), ("Bob", "ROOM_KIND_PERSON"), ("Tiny", "ROOM_KIND_AGENT")], snapshot
         bob.send(say={"room": "den", "text": "And now, TINY?", "clientSeq": 3})
-        frames = [bob.read()]
-        while "piece" not in frames[-1] and not of("Tiny")(frames[-1].get("entry", {"name": "", "kind": ""})):
-            frames.append(bob.read())  # it is answering; or has said all at once, which is an entry without a piece
-        seen = spoken(frames)
+        seen = spoken(first_word(bob))
     with Mortal(parleyd, *flags) as parley:
         bob = back(parley, tokens[1])
         bob.join("den", afterSeq=7)
@@ -737,6 +755,50 @@ def durable(parleyd, model, thinker, data):
             assert error.code == 404, error
 
 
+def lives(parleyd, model, context, data):
+    """An agent that has heard more than its context holds goes on in a new conversation, which begins with the newest of the log, also where a kill -9
+    comes amid an answer. A text that is too long alone is refused, and the next one is answered."""
+    flags, conversations, number = ["--model", f"tiny={model}", "--data", data, "--http", "127.0.0.1:0"], [], 0
+    with Mortal(parleyd, *flags) as parley:
+        ann = Socket(parley, "Ann")
+        ann.join("days")
+        ann.send(invite={"room": "days", "agent": "tiny", "name": "Tiny", "maxTokens": 40, "system": "Be brief.", "policy": "ROOM_POLICY_EVERY_TURN"})
+        ann.until("entry", lambda e: e["name"] == "Tiny")
+        while len(conversations) < 3:
+            number += 1
+            ann.say("days", f"Say more, {number}.", number)
+            said = ann.until("entry", of("Tiny"))[-1]["entry"]
+            assert said["kind"] == "ROOM_ENTRY_KIND_SAID", said
+            if said["conversation"] not in conversations:
+                assert said["turn"] == 1, said
+                conversations.append(said["conversation"])
+        before = log(ann, "days", said["seq"])
+        ann.send(say={"room": "days", "text": "And more.", "clientSeq": number + 1})
+        seen = spoken(first_word(ann))
+    whole = [("user", f"Ann: {e['text']}") if e["fromKind"] == "ROOM_KIND_PERSON" else ("assistant", e["text"]) for e in before if e["kind"] == "ROOM_ENTRY_KIND_SAID"]
+    with Mortal(parleyd, *flags) as parley:
+        ann = back(parley, ann.welcome["token"])
+        ann.join("days")
+        again = ann.until("entry", lambda e: e["seq"] == before[-1]["seq"] + 2)[-1]["entry"]
+        assert again["kind"] == "ROOM_ENTRY_KIND_SAID" and all(again["text"].startswith(text) for text in seen.values()), (again, seen)
+        assert log(ann, "days", again["seq"])[:-2] == before
+        with urllib.request.urlopen(f"http://{parley.http}/v1/conversations/{conversations[1]}/items?order=asc", timeout=children.PATIENCE) as answer:
+            items = [(item["role"], part["text"].replace("\0", "?")) for item in json.load(answer)["data"] for part in item["content"] if item["role"] != "system"]
+        n_turns = sum(e.get("conversation") == conversations[1] for e in before)
+        upto = whole[:-2 * sum(e.get("conversation") == conversations[2] for e in before)]
+        assert items == upto[-len(items):] and items[0][0] == "user" and len(items) > 2 * n_turns, (items, upto)
+        with urllib.request.urlopen(f"http://{parley.http}/v1/responses/resp_{conversations[1]}00000001", timeout=children.PATIENCE) as answer:
+            n_tokens = json.load(answer)["usage"]["input_tokens"]
+        left_out = upto[-len(items) - 2:-len(items)]
+        assert n_tokens <= context // 2 < n_tokens + sum(len(text.encode()) + 20 for _, text in left_out), (n_tokens, left_out)
+        ann.say("days", "x" * 2 * context, number + 2)
+        said = ann.until("entry", of("Tiny"))[-1]["entry"]
+        assert said["kind"] == "ROOM_ENTRY_KIND_FAILED" and said["text"] == "what was said last is longer than its context: say it in fewer words", said
+        ann.say("days", "Well?", number + 3)
+        assert ann.until("entry", of("Tiny"))[-1]["entry"]["kind"] == "ROOM_ENTRY_KIND_SAID"
+        ann.close()
+
+
 def kept(parleyd, write_tiny_model):
     with tempfile.TemporaryDirectory() as folder:
         apart(parleyd, folder)
@@ -747,6 +809,8 @@ def kept(parleyd, write_tiny_model):
             file.write(THINKER)
         children.run([write_tiny_model, thinker, "8192", "1", template], check=True)
         durable(parleyd, model, thinker, os.path.join(folder, "data"))
+        children.run([write_tiny_model, model, "512"], check=True)
+        lives(parleyd, model, 512, os.path.join(folder, "days"))
         children.run([write_tiny_model, model, "8192"], check=True)
         goes_on(parleyd, model, os.path.join(folder, "disk"))
 
