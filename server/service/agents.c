@@ -235,6 +235,23 @@ static enum status service_agent_say(struct service_agent *a, struct conversatio
     return STATUS_OK;
 }
 
+/* The same. An agent whose context is full forgets all but what it is to answer. */
+static enum status service_agent_answer(struct service_agent *a, struct conversation *c, size_t len,
+                                        struct error *err)
+{
+    const bool has_turns = c->host.n_turns > 0;
+    enum status rc = service_agent_say(a, c, len, err);
+
+    if (rc == STATUS_OK || !has_turns ||
+        (err->reason != REASON_CONTEXT_EXCEEDED && err->reason != REASON_CONVERSATION_FULL))
+        return rc;
+    if (service_agent_begin(a, err) != STATUS_OK)
+        return err->status;
+    conversation_close(c, WATCH_CLOSED, "it is full, and its task goes on in another one");
+    c = conversations_get(a->host->conversations, &a->conversation);
+    return service_agent_say(a, c, len, err);
+}
+
 /* It has answered what it was asked. */
 static void service_agent_forget_asked(struct service_agent *a)
 {
@@ -259,7 +276,7 @@ static enum status service_agent_ask(struct service_agent *a, struct error *err)
         return err->status;
     c = conversations_get(a->host->conversations, &a->conversation);
     if (c != NULL)
-        return service_agent_say(a, c, a->heard.len, err);
+        return service_agent_answer(a, c, a->heard.len, err);
     if (a->host->service->keeping == NULL)
         return error_set(err, STATUS_NOT_FOUND, "the agent's conversation was closed");
     a->has_looked = false; /* it may have left memory when the worker that serves it came back */
@@ -402,7 +419,7 @@ static enum status service_agent_resume(struct service_agent *a, struct error *e
                    : error_set(err, STATUS_NOT_FOUND, "the agent's conversation was closed");
     c->is_pinned = true;
     if (c->host.n_turns + c->host.n_live <= a->n_turns && c->unended.request == NULL)
-        return a->is_wanted ? service_agent_say(a, c, a->n_wanted_bytes, err) : STATUS_OK;
+        return a->is_wanted ? service_agent_answer(a, c, a->n_wanted_bytes, err) : STATUS_OK;
     if (service_agent_listen(a, c, &request, err) != STATUS_OK)
         return err->status;
     if (!a->was_asked)

@@ -665,6 +665,38 @@ def goes_on(parleyd, folder):
         worker.wait()
 
 
+def forgets(parleyd, write_tiny_model, folder):
+    """An agent that has heard more than its context holds answers what was said last, as if it were the first text, also after kill -9."""
+    path, model = os.path.join(folder, "small.yaml"), os.path.join(folder, "small.gguf")
+    children.run([write_tiny_model, model, "256"], check=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("{world_module: parley.worlds, overworld: menu, task_name: small, max_workers: 1, tasks: {bot: {task_world: chat, max_tokens: 20, welcome: Speak.}}}")
+    flags = ["--model", f"small={model}", "--data", os.path.join(folder, "small"), "--http", "127.0.0.1:0", "--service", path]
+
+    def talk(ann, numbers):
+        for number in numbers:
+            ann.say(f"Say more, {number}.")
+            said = ann.read()["text"]
+            assert not said.startswith("Sorry"), (number, said)
+
+    with Mortal(parleyd, *flags) as parley:
+        ann = Person(parley, secret_of("ann"))
+        ann.say("hello")
+        ann.told("Welcome. Choose what to do.", quick_replies=["bot"])
+        ann.say("bot")
+        ann.told("Speak.")
+        talk(ann, range(10))
+    with Mortal(parleyd, *flags) as parley:
+        ann = come_back(parley, "ann", "Say more.")
+        assert not ann.first[0].startswith("Sorry"), ann.first
+        talk(ann, range(10))
+        ann.say("x" * 400)
+        while ann.read()["text"] != "Sorry, this world closed. Returning to overworld.":
+            pass  # the kill may have had an answer told twice
+        ann.told("Welcome. Choose what to do.", quick_replies=["bot"])
+        ann.close()
+
+
 def main():
     parleyd = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -685,6 +717,7 @@ def main():
         children.run([sys.argv[2], model], check=True)
         durable(parleyd, model, folder)
         goes_on(parleyd, folder)
+        forgets(parleyd, sys.argv[2], folder)
     print("service: passed")
 
 
