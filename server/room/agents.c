@@ -296,10 +296,12 @@ static void room_agent_say_failed(struct room_agent *a, const char *why)
         room_member_changed(a->member);
 }
 
-/* A model that is not loaded yet, soon after the start, is waited for. */
+/* A model that is not loaded yet, soon after the start, is waited for; so is the worker that was
+ * answering. */
 static void room_agent_could_not(struct room_agent *a, const struct error *err)
 {
-    if (err->status == STATUS_UNAVAILABLE &&
+    if ((err->status == STATUS_UNAVAILABLE ||
+         (a->is_resuming && err->reason == REASON_MODEL_NOT_FOUND)) &&
         env_now_us(a->room->rooms->env) < a->patient_until_us) {
         log_debug("room_agent", "conversation=%s waits=\"%s\"", a->conversation_text, err->text);
         a->is_called = a->is_called || !a->is_resuming;

@@ -453,7 +453,8 @@ static bool service_agent_waits_for_journal(struct service_agent *a, uint64_t no
     return true;
 }
 
-/* A model that is not loaded yet, soon after the start, is waited for. */
+/* A model that is not loaded yet, or whose worker is not back, soon after the start, is waited for.
+ */
 static void service_agent_go_on_now(struct service_agent *a)
 {
     const uint64_t now = env_now_us(a->host->service->config.env);
@@ -470,7 +471,9 @@ static void service_agent_go_on_now(struct service_agent *a)
         rc = a->has_looked ? a->look_error.status : STATUS_OK;
     else if (a->has_conversation)
         rc = service_agent_resume(a, &err);
-    if ((rc == STATUS_UNAVAILABLE || rc == STATUS_EXHAUSTED) && now < a->patient_until_us) {
+    if ((rc == STATUS_UNAVAILABLE || rc == STATUS_EXHAUSTED ||
+         (rc == STATUS_NOT_FOUND && err.reason == REASON_MODEL_NOT_FOUND)) &&
+        now < a->patient_until_us) {
         a->has_looked = false;
         service_agent_sleep(a, now);
         return;

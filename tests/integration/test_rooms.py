@@ -14,6 +14,7 @@ import resource
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -799,6 +800,53 @@ def lives(parleyd, model, context, data):
         ann.close()
 
 
+def varies(parleyd, data, is_same):
+    """A worker whose answer a kill -9 has cut off is waited for, and gives it again; one whose answers vary gives none, hears on, and answers what is
+    said next. The fifth agent is refused."""
+    program = (f"import sys, parley\n@parley.agent('held', deterministic={is_same})\nclass Held:\n    def observe(self, messages): self.text = '|'.join(m.text for m in messages)\n"
+               "    def act(self):\n        print('asked', flush=True)\n        sys.stdin.readline()\n        return self.text\nparley.serve(Held, sys.argv[1])")
+    flags = ["--data", data, "--http", "127.0.0.1:0"]
+
+    def attached(parley):
+        worker = children.start([sys.executable, "-c", program, parley.address], env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]},
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        children.until("it is attached", lambda: "\"held\"" in urllib.request.urlopen(f"http://{parley.http}/v1/models", timeout=children.PATIENCE).read().decode(), worker)
+        return worker
+
+    with Mortal(parleyd, *flags) as parley:
+        worker, ann = attached(parley), Socket(parley, "Ann")
+        ann.join("vary")
+        for name in "Held", "B", "C", "D", "E":
+            ann.send(invite={"room": "vary", "agent": "held", "name": name})
+        error = ann.until("error")[-1]["error"]
+        assert error["code"] == "RESOURCE_EXHAUSTED" and "at most 4 agents" in error["message"], error
+        ann.say("vary", "Held?", 1)
+        assert worker.stdout.readline() == "asked\n"
+    worker.kill()
+    worker.wait()
+    with Mortal(parleyd, *flags) as parley:
+        ann = back(parley, ann.welcome["token"])
+        worker = attached(parley)
+        ann.join("vary", afterSeq=6)
+        if is_same:
+            assert worker.stdout.readline() == "asked\n"
+            worker.stdin.write("\n")
+            worker.stdin.flush()
+        said = ann.until("entry", of("Held"))[-1]["entry"]
+        if is_same:
+            assert (said["kind"], said["text"]) == ("ROOM_ENTRY_KIND_SAID", "Ann: Held?"), said
+        else:
+            assert (said["kind"], said["text"]) == ("ROOM_ENTRY_KIND_FAILED", "the answer was cut off, and the agent would give another one: ask again"), said
+        ann.say("vary", "Held, again?", 2)
+        assert worker.stdout.readline() == "asked\n"
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+        assert ann.until("entry", of("Held"))[-1]["entry"]["text"] == "Ann: Held, again?"
+        ann.close()
+    worker.kill()
+    worker.wait()
+
+
 def kept(parleyd, write_tiny_model):
     with tempfile.TemporaryDirectory() as folder:
         apart(parleyd, folder)
@@ -813,6 +861,8 @@ def kept(parleyd, write_tiny_model):
         lives(parleyd, model, 512, os.path.join(folder, "days"))
         children.run([write_tiny_model, model, "8192"], check=True)
         goes_on(parleyd, model, os.path.join(folder, "disk"))
+        for is_same in False, True:
+            varies(parleyd, os.path.join(folder, f"vary {is_same}"), is_same)
 
 
 def main():
