@@ -343,6 +343,46 @@ START_TEST(test_limits)
 }
 END_TEST
 
+/* A connection that reads nothing has so many acks, and ends of rooms; a person so many
+ * connections.
+ */
+START_TEST(test_unread)
+{
+    static struct room_reader tabs[ROOM_READERS_OF_A_PERSON];
+    char token[ROOM_TOKEN_CHARS + 1];
+    struct room_reader ann;
+    struct error err;
+
+    begin();
+    ck_assert_int_eq(attach(&ann, &only, "", "ann"), STATUS_OK);
+    ck_assert_int_eq(join(&ann, "den", 0), STATUS_OK);
+    for (int i = 0; i <= ROOM_ACKS_OF_A_READER; i++) {
+        pass_ms(1000);
+        ck_assert_int_eq(say(&ann, "den", "!", 0),
+                         i < ROOM_ACKS_OF_A_READER ? STATUS_OK : STATUS_EXHAUSTED);
+    }
+    (void)told(&ann);
+    ck_assert_int_eq(say(&ann, "den", "!", 0), STATUS_OK);
+    for (int i = 1; i <= ROOM_CURSORS_OF_A_READER; i++) {
+        pass_ms(1000);
+        ck_assert_int_eq(join(&ann, "hall", 0),
+                         i < ROOM_CURSORS_OF_A_READER ? STATUS_OK : STATUS_EXHAUSTED);
+        if (i < ROOM_CURSORS_OF_A_READER)
+            ck_assert_int_eq(room_leave(&ann, "hall", &err), STATUS_OK);
+    }
+    (void)told(&ann);
+    ck_assert_int_eq(join(&ann, "hall", 0), STATUS_OK);
+    (void)snprintf(token, sizeof(token), "%s", room_person_token(ann.person));
+    for (int i = 1; i <= ROOM_READERS_OF_A_PERSON; i++)
+        ck_assert_int_eq(attach(&tabs[i - 1], &only, token, ""),
+                         i < ROOM_READERS_OF_A_PERSON ? STATUS_OK : STATUS_EXHAUSTED);
+    for (int i = 0; i < ROOM_READERS_OF_A_PERSON; i++)
+        room_reader_close(&tabs[i]);
+    room_reader_close(&ann);
+    end();
+}
+END_TEST
+
 /* Rooms and bytes of logs are bounded for all, and for each principal at half. What is given back
  * can be taken again. */
 START_TEST(test_shared_limits)
@@ -417,4 +457,4 @@ START_TEST(test_no_memory)
 END_TEST
 
 SUITE_MAIN("server/room/rooms", test_grace, test_numbers, test_slow, test_typing, test_principals,
-           test_limits, test_shared_limits, test_no_memory)
+           test_limits, test_unread, test_shared_limits, test_no_memory)
