@@ -132,11 +132,13 @@ static bool read_pem(char **out, const char *path, const char *block)
     return false;
 }
 
-static bool read_secrets(struct connection_secrets *out, const struct connection_options *options)
+static bool read_secrets(struct connection_secrets *out, const struct connection_options *options,
+                         enum exit_code *ret_code)
 {
     *out = (struct connection_secrets){0};
     if ((options->cert == NULL) != (options->tls_key == NULL)) {
         console_error("--cert and --tls-key must be given together");
+        *ret_code = EXIT_MISUSE;
         return false;
     }
     return connection_read_key(&out->key, options) &&
@@ -145,12 +147,13 @@ static bool read_secrets(struct connection_secrets *out, const struct connection
            read_pem(&out->tls_key, options->tls_key, "PRIVATE KEY");
 }
 
-static struct parley_channel *open_channel(const struct connection_options *options)
+static struct parley_channel *open_channel(const struct connection_options *options,
+                                           enum exit_code *ret_code)
 {
     struct parley_channel *channel = NULL;
     struct connection_secrets s;
 
-    if (read_secrets(&s, options)) {
+    if (read_secrets(&s, options, ret_code)) {
         const struct parley_channel_options with = {
             .address = options->server,
             .key = s.key,
@@ -213,22 +216,27 @@ static void complain_of_wait(const struct parley_error *err,
                   (double)waited_ms / 1e3, hint, *hint == '\0' ? "" : ", ");
 }
 
-struct parley_channel *connection_open(const struct connection_options *options)
+struct parley_channel *connection_open(const struct connection_options *options,
+                                       enum exit_code *ret_code)
 {
     const uint32_t wait_ms = connection_patience_ms(options);
+    enum exit_code code = EXIT_FAILED;
     struct parley_channel *channel;
     struct parley_error err = {0};
     uint64_t waited_ms;
 
-    channel = open_channel(options);
-    if (channel == NULL)
-        return NULL;
-    if (wait_ready(channel, options, wait_ms, &waited_ms, &err) != PARLEY_OK) {
+    channel = open_channel(options, &code);
+    if (channel != NULL && wait_ready(channel, options, wait_ms, &waited_ms, &err) != PARLEY_OK) {
         complain_of_wait(&err, options, waited_ms);
         parley_channel_close(channel);
-        return NULL;
+        channel = NULL;
+        if (strcmp(err.reason, "ADDRESS_MALFORMED") == 0)
+            code = EXIT_MISUSE;
     }
-    parley_channel_set_patience(channel, wait_ms);
+    if (channel != NULL)
+        parley_channel_set_patience(channel, wait_ms);
+    else if (ret_code != NULL)
+        *ret_code = code;
     return channel;
 }
 
@@ -307,9 +315,9 @@ enum exit_code connection_run(const struct verb *verb, int argc, char **argv, co
 
     if (!options_read(verb, groups, 1, argc, argv, 0, 0, &first, &code))
         return code;
-    channel = connection_open(&connection);
+    channel = connection_open(&connection, &code);
     if (channel == NULL)
-        return EXIT_FAILED;
+        return code;
     code = act(channel, connection.is_json);
     parley_channel_close(channel);
     return code;

@@ -31,8 +31,10 @@ bool connection_read_key(char **out, const struct connection_options *options) M
 
 /* Waits until the server is ready, and prints a remark if that takes long. The caller calls
  * parley_channel_close. NULL: the server was not ready in time, or there was a Ctrl-C and
- * interrupts are caught; an error was printed. */
-struct parley_channel *connection_open(const struct connection_options *options);
+ * interrupts are caught; an error was printed, and *ret_code, which may be NULL, is EXIT_MISUSE if
+ * the options are at fault, else EXIT_FAILED. */
+struct parley_channel *connection_open(const struct connection_options *options,
+                                       enum exit_code *ret_code);
 
 /* Returns how long --wait says that a lost connection is looked for. */
 uint32_t connection_patience_ms(const struct connection_options *options);

@@ -461,7 +461,7 @@ static enum status acts_agent_share(struct participant **out, struct participant
         *out = participant_ref(p);
         return STATUS_OK;
     }
-    channel = connection_open(&a->connection); /* prints the error itself */
+    channel = connection_open(&a->connection, NULL); /* prints the error itself */
     if (channel == NULL)
         return error_set(err, STATUS_UNAVAILABLE, "no server is connected");
     rc = attached_acts_open(out, &takes_acts, channel, &a->connection, &a->config, err);

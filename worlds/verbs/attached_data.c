@@ -33,7 +33,7 @@ static enum status attached_open(void **out, void *arg, const char *name, const 
 {
     struct attached_pass *p = xalloc(sizeof(*p));
 
-    p->session.channel = connection_open(arg); /* prints the error itself */
+    p->session.channel = connection_open(arg, NULL); /* prints the error itself */
     p->name = xstrdup(name);
     p->fold = xstrdup(fold);
     p->argument = xstrdup(argument);

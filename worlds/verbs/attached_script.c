@@ -258,7 +258,7 @@ enum status attached_script_open(struct attached_script **out, const char *name,
     s->name[len] = '\0';
     s->system = spec == NULL ? NULL : json_dumps(spec, JSON_COMPACT);
     json_decref(spec);
-    s->channel = connection_open(connection); /* prints the error itself */
+    s->channel = connection_open(connection, NULL); /* prints the error itself */
     if (s->system == NULL)
         rc = error_set(err, STATUS_INVALID, "the argument is not UTF-8 text");
     else if (s->channel == NULL)

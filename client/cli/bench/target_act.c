@@ -163,7 +163,7 @@ static struct target *act_target_open(const char *address, const struct target_c
     t = xalloc(sizeof(*t));
     t->base.type = &act_target;
     t->model = config->model;
-    t->channel = connection_open(&where);
+    t->channel = connection_open(&where, NULL);
     if (t->channel == NULL) {
         free(t);
         return NULL;

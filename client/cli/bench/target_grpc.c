@@ -194,7 +194,7 @@ static struct target *grpc_target_open(const char *address, const struct target_
     (void)pthread_mutex_init(&t->lock, NULL); /* cannot fail on Linux */
     where.server = t->address;
     where.may_lack_health = true;
-    t->channel = connection_open(&where);
+    t->channel = connection_open(&where, NULL);
     if (t->channel != NULL && describe_method(t, config->data, &err) == STATUS_OK)
         return &t->base;
     if (t->channel != NULL)

@@ -195,7 +195,7 @@ static struct target *kserve_target_open(const char *address, const struct targe
     t = xalloc(sizeof(*t));
     t->base.type = &kserve_target;
     t->model = config->model;
-    t->channel = connection_open(&where);
+    t->channel = connection_open(&where, NULL);
     if (t->channel == NULL) {
         free(t);
         return NULL;

@@ -62,7 +62,7 @@ static struct target *parley_target_open(const char *address, const struct targe
     struct parley_target *t;
 
     where.server = address;
-    channel = connection_open(&where);
+    channel = connection_open(&where, NULL);
     if (channel == NULL)
         return NULL;
     t = xalloc(sizeof(*t));

@@ -178,7 +178,7 @@ enum exit_code ask_run(const struct verb *verb, int argc, char **argv)
     if (!read_question(&text, argc - first, argv + first))
         goto out;
     interrupt_catch();
-    channel = connection_open(&a.connection);
+    channel = connection_open(&a.connection, &code);
     if (channel == NULL)
         goto out;
     code = ask_send(channel, &a, text.data == NULL ? "" : text.data);

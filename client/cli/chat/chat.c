@@ -227,9 +227,9 @@ static enum exit_code chat_in_room(const struct chat *c)
     enum exit_code code;
 
     interrupt_catch();
-    channel = connection_open(&c->connection);
+    channel = connection_open(&c->connection, &code);
     if (channel == NULL)
-        return EXIT_FAILED;
+        return code;
     code = room_run(channel, c->room, c->person == NULL ? "" : c->person,
                     connection_patience_ms(&c->connection));
     parley_channel_close(channel);
@@ -268,12 +268,12 @@ enum exit_code chat_run(const struct verb *verb, int argc, char **argv)
     interrupt_catch();
     arena_init(&c.settings, SETTINGS_MAX_BYTES);
     c.system = c.first_system == NULL ? NULL : xstrdup(c.first_system);
-    c.channel = connection_open(&c.connection);
-    if (c.channel == NULL ||
-        !(c.wanted_conversation == NULL ? chat_begin(&c) : chat_go_to(&c, c.wanted_conversation)))
-        code = EXIT_FAILED;
-    else
+    c.channel = connection_open(&c.connection, &code);
+    if (c.channel != NULL &&
+        (c.wanted_conversation == NULL ? chat_begin(&c) : chat_go_to(&c, c.wanted_conversation)))
         code = isatty(STDIN_FILENO) != 0 ? run_terminal(&c) : run_lines(&c);
+    else if (c.channel != NULL)
+        code = EXIT_FAILED;
     if (c.channel != NULL) {
         chat_leave(&c);
         parley_channel_close(c.channel);

@@ -316,7 +316,7 @@ static enum exit_code conversations_act(struct conversation_list *c, const struc
     char(*ids)[LISTING_ID_CHARS] = xalloc((size_t)(n_ids + 1) * sizeof(*ids));
     enum exit_code code = EXIT_FAILED;
 
-    c->channel = connection_open(&c->connection);
+    c->channel = connection_open(&c->connection, &code);
     if (c->channel != NULL && find_ids(ids, c, n_ids, args))
         code = action->run(c, n, args);
     if (c->channel != NULL)

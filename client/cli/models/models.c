@@ -81,9 +81,9 @@ enum exit_code models_run(const struct verb *verb, int argc, char **argv, models
         return options_misuse(verb, "'list' needs one DIR, a folder with models");
     if (first < argc)
         return list_files(argv[first + 1], connection.is_json);
-    channel = connection_open(&connection);
+    channel = connection_open(&connection, &code);
     if (channel == NULL)
-        return EXIT_FAILED;
+        return code;
     code = models(channel, connection.is_json);
     parley_channel_close(channel);
     return code;

@@ -368,7 +368,7 @@ bool computing_open(struct computing *c, int n, char **args)
 {
     if (!computing_read_files(c, n, args) || (c->models.n > 0 && !computing_serve(c)))
         return false;
-    c->channel = connection_open(&c->connection);
+    c->channel = connection_open(&c->connection, NULL);
     return c->channel != NULL && computing_fetch_ids(c, n, args);
 }
 

@@ -220,9 +220,9 @@ enum exit_code observe_run(const struct verb *verb, int argc, char **argv)
     }
     observe_use_batch_scheduling();
     signal_fd = observe_catch_signals();
-    channel = connection_open(&connection);
+    channel = connection_open(&connection, &code);
     if (channel == NULL)
-        return EXIT_FAILED;
+        return code;
     code = observe_environments(channel, &options, &connection, signal_fd);
     (void)close(signal_fd);
     return code;

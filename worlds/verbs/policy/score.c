@@ -197,12 +197,13 @@ static enum exit_code score_remotely(const struct score_options *o,
                                   .n_episodes = o->n_episodes,
                                   .n_at_once = o->n_at_once,
                                   .seed = o->seed};
-    struct parley_channel *channel = connection_open(c);
+    enum exit_code code;
+    struct parley_channel *channel = connection_open(c, &code);
     struct error err;
     enum status rc;
 
     if (channel == NULL)
-        return EXIT_FAILED;
+        return code;
     s.rewards = remote.rewards = xalloc(o->n_episodes * sizeof(*s.rewards));
     rc = remote_score_play(&remote, channel, tell_remote, (void *)(uintptr_t)o, &err);
     parley_channel_close(channel);
@@ -220,12 +221,12 @@ static enum exit_code score_policy(const struct score_options *o,
 {
     struct scoring s = {.options = o,
                         .n_slots = o->n_at_once < o->n_episodes ? o->n_at_once : o->n_episodes};
-    struct parley_channel *channel = connection_open(c);
-    struct error err;
     enum exit_code code = EXIT_FAILED;
+    struct parley_channel *channel = connection_open(c, &code);
+    struct error err;
 
     if (channel == NULL)
-        return EXIT_FAILED;
+        return code;
     (void)pthread_mutex_init(&s.lock, NULL);
     (void)pthread_cond_init(&s.is_over_now, NULL);
     s.slots = xalloc(s.n_slots * sizeof(*s.slots));
