@@ -120,16 +120,14 @@ bool connection_read_key(char **out, const struct connection_options *options)
 /* As read_secret; the text has such a block of PEM. */
 static bool read_pem(char **out, const char *path, const char *block)
 {
-    char end[32];
+    const char *fault;
 
-    (void)snprintf(end, sizeof(end), "%s-----", block); /* it fits */
     if (!read_secret(out, path))
         return false;
-    if (*out == NULL || (strstr(*out, "-----BEGIN ") != NULL && strstr(*out, end) != NULL))
-        return true;
-    console_error("%s has no %s in PEM: no line '-----BEGIN %s-----'", path,
-                  strcmp(block, "CERTIFICATE") == 0 ? "certificate" : "private key", block);
-    return false;
+    fault = *out == NULL ? NULL : reach_pem_fault(*out, block);
+    if (fault != NULL)
+        console_error("%s %s", path, fault);
+    return fault == NULL;
 }
 
 static bool read_secrets(struct connection_secrets *out, const struct connection_options *options,

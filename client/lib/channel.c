@@ -7,6 +7,7 @@
 #include <grpc/support/time.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -190,6 +191,28 @@ static void channel_free(struct parley_channel *channel)
     free(channel);
 }
 
+/* gRPC would only say that there is no connection. */
+static void channel_check_pem(struct parley_channel *channel,
+                              const struct parley_channel_options *options)
+{
+    const struct {
+        const char *name, *text, *block;
+    } all[] = {{"ca", options->ca, "CERTIFICATE"},
+               {"certificate", options->certificate, "CERTIFICATE"},
+               {"private_key", options->private_key, "PRIVATE KEY"}};
+    struct parley_error *err = &channel->malformed;
+
+    for (size_t i = 0; i < 3 && err->status == PARLEY_OK && options->is_tls; i++) {
+        const char *fault = all[i].text == NULL ? NULL : reach_pem_fault(all[i].text, all[i].block);
+
+        if (fault == NULL)
+            continue;
+        *err = (struct parley_error){.status = PARLEY_INVALID_ARGUMENT, .reason = "PEM_MALFORMED"};
+        (void)snprintf(err->text, sizeof(err->text), "%s %s", all[i].name, fault); /* it fits */
+        (void)snprintf(err->field, sizeof(err->field), "%s", all[i].name);
+    }
+}
+
 /* What a channel has beside gRPC. */
 static bool channel_init(struct parley_channel *channel,
                          const struct parley_channel_options *options)
@@ -201,6 +224,7 @@ static bool channel_init(struct parley_channel *channel,
     atomic_init(&channel->is_reached, false);
     channel->is_tls = options->is_tls;
     (void)reach_address(address, options->address, &channel->malformed); /* calls then fail */
+    channel_check_pem(channel, options);
     channel->address = try_strndup(address, strlen(address));
     if (channel->address == NULL)
         return false;

@@ -51,14 +51,15 @@ struct parley_error {
                         answered, the cause: NOTHING_LISTENS, HOST_UNKNOWN, UNREACHABLE,
                         NOTHING_BEHIND (a proxy), NOT_GRPC, TLS_WANTED, TLS_NOT_WANTED,
                         AUTHORITY_UNKNOWN, AUTHORITIES_MISSING, NAME_DIFFERS, CERTIFICATE_WANTED,
-                        SILENT, ADDRESS_MALFORMED; CONNECTION_LOST if it was reached before */
+                        SILENT, ADDRESS_MALFORMED, PEM_MALFORMED; CONNECTION_LOST if it was reached
+                        before */
 };
 
 struct parley_channel;
 struct parley_call; /* in flight */
 
 /* address: "HOST:PORT", "[IPV6]:PORT", a host without a port (8001), or "unix:/path". Connects
- * lazily; each call on a channel whose address is malformed fails with INVALID_ARGUMENT. Its
+ * lazily; each call on a channel whose address or PEM is malformed fails with INVALID_ARGUMENT. Its
  * threads block all signals. gRPC's own log is off, unless the environment has GRPC_VERBOSITY. NULL
  * only if out of memory. */
 struct parley_channel *parley_channel_open(const char *address);
@@ -90,7 +91,7 @@ void parley_channel_close(struct parley_channel *channel);
 /* Waits until the server answers its health check, or until timeout_ms, and up to a second more for
  * a host that does not answer at all. DEADLINE_EXCEEDED says in a sentence what prevented it.
  * FAILED_PRECONDITION, at once, if waiting cannot change the cause (the port is not gRPC's, or TLS
- * or a certificate does not fit); INVALID_ARGUMENT for a malformed address. */
+ * or a certificate does not fit); INVALID_ARGUMENT for a malformed address or PEM. */
 enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t timeout_ms,
                                        struct parley_error *err);
 

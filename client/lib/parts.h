@@ -18,7 +18,7 @@
 
 struct parley_channel {
     char *address;                 /* as gRPC takes it */
-    struct parley_error malformed; /* the failure of every call, if the address is malformed */
+    struct parley_error malformed; /* the failure of every call, if the address or a PEM is */
     bool is_tls;
     grpc_metadata key; /* sent with each call */
     size_t n_keys;     /* 0: there is none */

@@ -100,6 +100,36 @@ bool reach_is_key(const char *key)
     return true;
 }
 
+/* The end of a line that begins a block, or NULL: "-----BEGIN EC PRIVATE KEY-----", too, is one of
+ * "PRIVATE KEY". */
+static const char *pem_begin(const char *text, const char *block)
+{
+    const size_t len = strlen(block);
+
+    while ((text = strstr(text, "-----BEGIN ")) != NULL) {
+        const char *end = strstr(text += sizeof("-----BEGIN ") - 1, "-----");
+
+        if (end != NULL && (size_t)(end - text) >= len && strncmp(end - len, block, len) == 0)
+            return end + sizeof("-----") - 1;
+    }
+    return NULL;
+}
+
+const char *reach_pem_fault(const char *text, const char *block)
+{
+    const bool is_key = strcmp(block, "CERTIFICATE") != 0;
+    const char *at = pem_begin(text, block);
+
+    if (at == NULL)
+        return is_key ? "has no private key in PEM: no line '-----BEGIN PRIVATE KEY-----'"
+                      : "has no certificate in PEM: no line '-----BEGIN CERTIFICATE-----'";
+    while (isalnum((unsigned char)*at) || (*at != '\0' && strchr("+/= \t\r\n", *at) != NULL))
+        at++;
+    if (is_key || strncmp(at, "-----END ", sizeof("-----END ") - 1) == 0)
+        return NULL; /* an encrypted key has headers */
+    return "has a certificate in PEM that is cut off or damaged";
+}
+
 /* --- causes --- */
 
 struct cause {
@@ -253,7 +283,8 @@ static const struct cause *cause_of(const struct parley_error *err)
 
 bool reach_is_cause(const struct parley_error *err)
 {
-    return cause_of(err) != NULL || strcmp(err->reason, "ADDRESS_MALFORMED") == 0;
+    return cause_of(err) != NULL || strcmp(err->reason, "ADDRESS_MALFORMED") == 0 ||
+           strcmp(err->reason, "PEM_MALFORMED") == 0;
 }
 
 bool reach_is_final(const struct parley_error *err)

@@ -27,6 +27,10 @@ void reach_explain_silence(struct parley_error *err, const char *address);
 /* Returns whether a key can be sent: printable ASCII without spaces. */
 bool reach_is_key(const char *key);
 
+/* Returns what is wrong with a text that should have such a block of PEM ("CERTIFICATE",
+ * "PRIVATE KEY"), to stand behind its name; NULL: nothing. */
+const char *reach_pem_fault(const char *text, const char *block);
+
 /* Returns whether a failure's reason is one of these causes: no server has answered. */
 bool reach_is_cause(const struct parley_error *err);
 

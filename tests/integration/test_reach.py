@@ -129,6 +129,20 @@ def causes(folder):
         is_told(daemon.address, "CERTIFICATE_WANTED", ca=ours[0])
 
 
+def no_certificate(folder):
+    """A file of authorities that has none is named, with what is wrong, before anything is sent."""
+    whole, path = open(certificate(folder, "good", "DNS:localhost")[0], encoding="ascii").read(), os.path.join(folder, "bad.pem")
+    for text, fault in (("nonsense\n", "has no certificate in PEM: no line '-----BEGIN CERTIFICATE-----'"),
+                        ("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n", "has no certificate in PEM: no line '-----BEGIN CERTIFICATE-----'"),
+                        (whole[:300], "has a certificate in PEM that is cut off or damaged"), (whole.replace("MII", "M*I"), "has a certificate in PEM that is cut off or damaged")):
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+        assert of_program("localhost:1", path, 30)[0] == f"{path} {fault}"
+        assert of_library("localhost:1", path, 30) == ("PEM_MALFORMED", f"ca {fault}")
+        error = failure(lambda: parley.connect("localhost:1", tls=path))
+        assert (error.reason, error.message) == ("PEM_MALFORMED", f"{path} {fault}"), error
+
+
 def key_missing(folder):
     """The daemon's own words; a key that cannot be sent is refused before."""
     keys = os.path.join(folder, "keys")
@@ -281,6 +295,7 @@ def main():
     malformed()
     with tempfile.TemporaryDirectory() as folder:
         causes(folder)
+        no_certificate(folder)
         key_missing(folder)
         waiting(folder)
         served(folder)

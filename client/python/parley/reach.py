@@ -68,6 +68,14 @@ def _split(address: str) -> tuple[str, str | None] | None:
     return None if found is None else (found[1], found[2])
 
 
+def pem_fault(text: bytes) -> str:
+    """Returns what is wrong with a text that should have certificates in PEM, or ""."""
+    found = re.search(rb"-----BEGIN [^-]*CERTIFICATE-----([A-Za-z0-9+/= \t\r\n]*)(-----END )?", text)
+    if found is None:
+        return "has no certificate in PEM: no line '-----BEGIN CERTIFICATE-----'"
+    return "" if found[2] else "has a certificate in PEM that is cut off or damaged"
+
+
 def fault_of(address: str) -> str:
     """Returns what is wrong with an address, or ""."""
     if len(address.encode()) > MAX_BYTES:

@@ -75,7 +75,10 @@ def channel_arguments(tls: Tls) -> tuple[Any, list[tuple[str, int]]]:
         return grpc.ssl_channel_credentials(), options
     if isinstance(tls, str):
         with open(tls, "rb") as f:
-            return grpc.ssl_channel_credentials(f.read()), options
+            authorities = f.read()
+        if fault := reach.pem_fault(authorities):
+            raise Error("INVALID_ARGUMENT", f"{tls} {fault}", "PEM_MALFORMED", "tls")
+        return grpc.ssl_channel_credentials(authorities), options
     return tls, options
 
 
