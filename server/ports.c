@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/buf.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -146,6 +147,39 @@ static enum status ports_open_http(struct ports *p, struct access *access, struc
     return STATUS_OK;
 }
 
+static enum status ports_add_open(struct buf *line, const char *name, const char *address)
+{
+    if (address == NULL || address_is_local(address))
+        return STATUS_OK;
+    return buf_printf(line, " %s=%s", name, address);
+}
+
+/* Who listens beyond this machine and asks for neither a key nor a certificate may not have meant
+ * it. */
+static void ports_warn_of_open(const struct ports *p)
+{
+    const struct config *c = p->host->config;
+    const struct port *admin = p->grpc[PORTS_GRPC_ADMIN].port;
+    enum status rc = STATUS_OK;
+    struct buf line;
+
+    buf_init(&line, READY_MAX_BYTES);
+    for (size_t i = 0; i < c->n_listen && rc == STATUS_OK; i++)
+        rc = ports_add_open(&line, "grpc", port_address(p->grpc[PORTS_GRPC].port, i));
+    if (rc == STATUS_OK && admin != NULL)
+        rc = ports_add_open(&line, "grpc_admin", port_address(admin, 0));
+    if (rc == STATUS_OK && p->http != NULL)
+        rc = ports_add_open(&line, "http", http_address(p->http));
+    if (rc == STATUS_OK && p->http != NULL)
+        rc = ports_add_open(&line, "http_admin", http_admin_address(p->http));
+    if (rc == STATUS_OK && line.len > 0)
+        log_warn("open",
+                 "%s what=\"whoever reaches this may use the server: --keys FILE asks for a "
+                 "key, and 127.0.0.1 is for this machine alone\"",
+                 line.data + 1);
+    buf_deinit(&line);
+}
+
 enum status ports_open(struct ports *p, struct access *access, struct error *err)
 {
     const size_t max_connections = p->host->config->max_peer_connections;
@@ -165,6 +199,8 @@ enum status ports_open(struct ports *p, struct access *access, struct error *err
         rc = inherited_check(&inherited, err);
     inherited_close(&inherited);
     p->inherited = NULL;
+    if (rc == STATUS_OK && access == NULL && p->host->config->tls_client_ca == NULL)
+        ports_warn_of_open(p);
     return rc;
 }
 

@@ -290,6 +290,18 @@ def refuses_open_file(parleyd, path):
     assert done.returncode == 1 and "--keys" in done.stderr and "644" in done.stderr, done
 
 
+def warns_of_open_ports(parleyd, path):
+    """One line names the ports that others than this machine reach without a key; there is none where nobody does."""
+    os.chmod(path, 0o600)
+    for listen, flags, names in (("0.0.0.0:0", ["--http", "127.0.0.1:0"], ["grpc"]), ("127.0.0.1:0", ["--http", "0.0.0.0:0"], ["http"]), ("0.0.0.0:0", ["--http", "0.0.0.0:0"], ["grpc", "http"]),
+                                 ("127.0.0.1:0", ["--http", "127.0.0.1:0"], []), (f"unix:{path}.socket", ["--http", "off"], []), ("0.0.0.0:0", ["--http", "0.0.0.0:0", "--keys", path], [])):
+        with children.Daemon(parleyd, *flags, listen=listen) as daemon:
+            pass
+        where = " ".join(f"{name}={daemon.ready[name]}" for name in names)
+        lines = [line for line in daemon.said if "warn open " in line]
+        assert len(lines) == bool(names) and all(f"open {where} what=" in line and "--keys FILE" in line for line in lines), (listen, flags, daemon.said)
+
+
 def main(parleyd, write_tiny_model, parley):
     with tempfile.TemporaryDirectory() as folder:
         model, path = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "keys")
@@ -308,6 +320,7 @@ def main(parleyd, write_tiny_model, parley):
         assert not any(key in said for key in (alice, bob, admin, new)) and "Tell me." not in said
         administers(parleyd, parley, folder, path, alice, admin)
         refuses_open_file(parleyd, path)
+        warns_of_open_ports(parleyd, path)
 
 
 if __name__ == "__main__":
