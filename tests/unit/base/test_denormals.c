@@ -40,7 +40,7 @@ START_TEST(test_what_rounds_up_to_normal)
     const uint64_t before = float_mode();
     const volatile float a = (1.0F - 0x1p-23F) * 0x1p-63F, b = (1.0F + 0x1p-23F) * 0x1p-63F;
     const volatile float c = (1.0F - 0x1p-24F) * 0x1p-63F, d = 0x1p-63F;
-    float near, below;
+    volatile float near, below; /* computed before the mode is what it was */
 
     denormals_are_zero();
     near = a * b; /* 2^-126 (1 - 2^-46) */
