@@ -7,7 +7,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=$1
-[ ! -f "$folder.ini" ] || [ ! -f "$folder/DEBIAN/shlibs" ] || exit 0
+mapfile -t packages < <(awk '/^\[/ { is_build = $1 == "[build]" }
+    is_build && /^(lib|zlib)/ && !/^(libjs-|libstdc\+\+)/ { print $1 }' tools/packages.txt)
+[ ! -f "$folder.ini" ] || [ "$(cat "$folder/DEBIAN/packages" 2>/dev/null)" != "${packages[*]}" ] || exit 0
 keys=/usr/share/keyrings/debian-archive-keyring.gpg release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 apt=$folder.apt
 rm -rf "$folder" "$apt"
@@ -21,9 +23,7 @@ asked() {
         -o Dir::Etc::sourcelist="$PWD/$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State="$PWD/$apt/state" \
         -o Dir::State::status="$PWD/$apt/status" -o Dir::Cache="$PWD/$apt/cache" "$@"
 }
-mapfile -t packages < <(awk '/^\[/ { is_build = $1 == "[build]" }
-    is_build && /^(lib|zlib)/ && !/^(libjs-|libstdc\+\+)/ { print $1 }' tools/packages.txt)
-asked update
+asked update --error-on=any
 asked install --yes --no-install-recommends --download-only "${packages[@]}" check >/dev/null
 for package in "$apt"/cache/archives/*.deb; do
     dpkg-deb --extract "$package" "$folder"
@@ -36,4 +36,5 @@ find "$folder" -type l -lname '/*' | while IFS= read -r link; do
     ln -srf "$folder$(readlink "$link")" "$link"
 done
 rm -rf "$apt"
+echo "${packages[*]}" >"$folder/DEBIAN/packages"
 printf "[constants]\nroot = '%s'\n" "$PWD/$folder" >"$folder.ini"

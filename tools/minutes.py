@@ -2,7 +2,8 @@
 """What CI spends, in processor seconds: each suite of tests beside its budget in tests/minutes.txt.
 
 usage: tools/minutes.py suites STEP TESTLOG TIMES   add up one run of `meson test`: a line "STEP SUITE SECONDS" each
-       tools/minutes.py report STEPS SUITES         print a table; STEPS has "STEP USER SYS" lines, SUITES those above
+       tools/minutes.py report STEPS SUITES         print a table; STEPS has "STEP USER SYS" lines, SUITES those above, or
+                                                "STEP SUITE USER SYS" as GNU time writes them
        tools/minutes.py check                       whether the budgets are within their sum
 
 TESTLOG is meson's JSON log of a run, TIMES what GNU time wrote of its tests, a line "USER SYS COMMAND" each. A figure
@@ -49,8 +50,8 @@ def report(steps, by_suite):
     _, budget = budgets()
     seen = {}
     for line in open(by_suite, encoding="utf-8"):
-        step, suite, seconds = line.split()
-        seen[step, suite] = int(seconds)
+        step, suite, *seconds = line.split()
+        seen[step, suite] = round(sum(map(float, seconds)))
     print(f"{'step':8}{'suite':14}{'seconds':>8}{'budget':>8}   (of processors)")
     total = 0
     for line in open(steps, encoding="utf-8"):

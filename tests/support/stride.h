@@ -1,5 +1,6 @@
 /* Of how many cases a long test tries one: a release tries all, a sanitized build, which is 3 to 20
- * times as slow, a part. `./run asan` and `./run tsan` set the variables. */
+ * times as slow, a part; so do kernels under qemu. `./run asan`, `./run tsan` and
+ * `./run arm64 --kernels` set the variables. */
 #ifndef TESTS_SUPPORT_STRIDE_H
 #define TESTS_SUPPORT_STRIDE_H
 
