@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -136,10 +137,23 @@ static void rerun_each(void *arg, const struct proof_job *job)
     rerun_report_job(arg, job);
 }
 
-static bool rerun_open_page(struct rerun *r, const char *command)
+static bool rerun_is_export(const char *page, const char *arg)
+{
+    struct stat x, y;
+
+    return stat(page, &x) == 0 && stat(arg, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+static bool rerun_open_page(struct rerun *r, const char *command, int n, char **args)
 {
     if (r->html == NULL)
         return true;
+    for (int i = 0; i < n; i++)
+        if (rerun_is_export(r->html, args[i])) {
+            console_error("--html %s: it is the export, which the page would replace", r->html);
+            return false;
+        }
     r->report.page = fopen(r->html, "we");
     if (r->report.page == NULL) {
         console_error("%s: %s", r->html, strerror(errno));
@@ -214,8 +228,9 @@ enum exit_code rerun_run(const struct verb *verb, int argc, char **argv)
         if (misuse != NULL)
             code = options_misuse(verb, "%s", misuse);
         else
-            code = rerun_open_page(&r, command) ? rerun_all(&r, argc - first, argv + first)
-                                                : (enum exit_code)COMPUTING_UNCHECKED;
+            code = rerun_open_page(&r, command, argc - first, argv + first)
+                       ? rerun_all(&r, argc - first, argv + first)
+                       : (enum exit_code)COMPUTING_UNCHECKED;
     }
     rerun_deinit(&r);
     return code;
