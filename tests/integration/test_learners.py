@@ -439,6 +439,7 @@ def test_preprocessed(folder):
         own, built = folder / f"own_{kind}.data", trained(f"parlai:{source}", "-eps", 2)
         assert trained(f"parlai:{source}", "-eps", 2, "-pytp", "true", "--datafile", own) == built and "text_vec" in own.read_text(), kind
         assert trained(f"data:{own}", "-eps", 2) == built, kind  # it is the file of this agent
+        assert trained(f"data:{own}", "-dt", "train", "-eps", 2) == built, kind  # a stream, of epochs that end
         stream = [*bounds, "-dt", "valid:stream", "--datafile", data, "--model", model, "--json"]
         want = parley("eval", "-t", f"parlai:{source}", "-dt", "valid", "--model", model, *bounds, "--json").stdout
         assert want == parley("eval", "-t", f"data:{data}", "-dt", "valid", "--model", model, *bounds, "--json").stdout

@@ -616,6 +616,11 @@ size_t teacher_n_examples(const struct teacher *t)
     return t->n_examples;
 }
 
+bool teacher_shuffles(const struct teacher *t)
+{
+    return t->shuffles;
+}
+
 const char *teacher_id(const struct teacher *t)
 {
     return t->id;

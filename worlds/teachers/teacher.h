@@ -57,6 +57,8 @@ enum status tasks_split(struct text **out, size_t *ret_n, const char *tasks, str
 
 size_t teacher_n_episodes(const struct teacher *t); /* of this rank */
 size_t teacher_n_examples(const struct teacher *t); /* of this rank */
+/* True if it draws episodes at random, without end. A data: task does not: it is a stream. */
+bool teacher_shuffles(const struct teacher *t);
 /* Returns the id of the teacher's acts: the file's name without its folder and extension. */
 const char *teacher_id(const struct teacher *t);
 size_t teacher_n_skipped(const struct teacher *t); /* bad lines, with skip_bad */

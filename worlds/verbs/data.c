@@ -415,6 +415,7 @@ enum status data_tasks_open(struct data_world *w, const struct data_options *o, 
         if (rc != STATUS_OK)
             return rc;
         w->tasks[w->n_tasks] = teacher_participant(t);
+        w->config.shuffle |= teacher_shuffles(t);
     }
     name_tasks(w, tasks);
     if (w->config.n_weights > n)
@@ -425,7 +426,6 @@ enum status data_tasks_open(struct data_world *w, const struct data_options *o, 
     w->config.tasks = w->tasks;
     w->config.n_tasks = n;
     w->config.task_names = w->names;
-    w->config.shuffle = datatype_shuffles(&config.datatype);
     w->config.aggregate_micro = o->aggregate_micro;
     w->config.seed = o->seed;
     w->config.batch_size = o->batch_size;
