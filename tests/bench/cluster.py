@@ -44,7 +44,7 @@ def faults(o):
     test = [os.path.join(HERE, "../support/postgres.sh"), sys.executable, os.path.join(HERE, "../history/test_cluster.py"),
             os.path.join(o.build, "parleyd"), os.path.join(o.build, "tests/integration/write_tiny_model"), "--keep", keep]
     plan = [(o.seed, "--faults", "240"), (o.seed + 1000, "--faults", "30", "--only", "stopped", "--stop", "30", "--clients", "4"),
-            *((o.seed + 2000 + i, "--faults", "1", "--only", "failed_over") for i in range(30))]
+            *((o.seed + 2000 + i, "--faults", "1", "--only", "failed_over", "--clients", "4") for i in range(30))]
     broken = [seed for seed, *more in plan if subprocess.run([*test, "--seed", str(seed), *more], stdout=sys.stderr).returncode != 0]
     return {"runs": len(plan), "broken": len(broken), "seeds": " ".join(map(str, broken)) or "-"}
 
