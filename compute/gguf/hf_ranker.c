@@ -32,10 +32,11 @@ enum status hf_ranker_read(struct hf_model *m, const json_t *config, const json_
 /* The keys between the lines "---" that a model card begins with. */
 static size_t card_keys_len(const char *card)
 {
-    static const char line[] = "---\n";
-    const char *end = strncmp(card, line, sizeof(line) - 1) == 0
-                          ? strstr(card + sizeof(line) - 1, "\n---")
-                          : NULL;
+    static const char line[] = "---", between[] = "\n---";
+    const size_t n = sizeof(line) - 1;
+    const bool has_keys =
+        strncmp(card, line, n) == 0 && card[n + (card[n] == '\r' ? 1 : 0)] == '\n';
+    const char *end = has_keys ? strstr(card + n, between) : NULL;
 
     return end == NULL ? 0 : (size_t)(end - card);
 }
