@@ -209,9 +209,10 @@ static enum status write_ranker(struct hf_folder *f, struct hf_keys *keys, struc
 {
     char *card = NULL;
     size_t len = 0;
-    enum status rc =
-        f->model.is_ranker ? read_aside(f, "README.md", &card, &len, err) : STATUS_NOT_FOUND;
+    enum status rc = STATUS_NOT_FOUND;
 
+    if (f->model.is_ranker && f->model.family->encoder_layers == NULL)
+        rc = read_aside(f, "README.md", &card, &len, err);
     if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
         return rc;
     hf_ranker_write(&f->model, keys, f->config, base_name(f->path), card == NULL ? "" : card);
