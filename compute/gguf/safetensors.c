@@ -796,9 +796,13 @@ static const struct tensor *placed_tensor(const struct hf_folder *f, const char 
 /* Whether it was saved without what it is for, and so without a head. */
 static bool is_bare(const struct hf_folder *f)
 {
+    static const char alone[] = "embed_tokens.weight",
+                      nested[] = "language_model.embed_tokens.weight";
+
     for (size_t i = 0; i < f->n_heads; i++)
         for (size_t k = 0; k < f->heads[i].n; k++)
-            if (strcmp(f->heads[i].list[k].name, "embed_tokens.weight") == 0)
+            if (strcmp(f->heads[i].list[k].name, alone) == 0 ||
+                strcmp(f->heads[i].list[k].name, nested) == 0)
                 return true;
     return false;
 }
@@ -811,7 +815,9 @@ static enum status check_head(const struct hf_folder *f, struct error *err)
 
     if (m->family->encoder_layers != NULL || placed_tensor(f, "output.weight") != NULL)
         return STATUS_OK;
-    if (!m->is_tied && !is_bare(f))
+    if (!m->is_tied && (f->pooling != NULL || is_bare(f))) /* nobody asks for its replies */
+        return STATUS_OK;
+    if (!m->is_tied)
         return error_set(err, STATUS_DATA_LOSS,
                          "tensor 'lm_head.weight' is missing, and key 'tie_word_embeddings' is not "
                          "true");

@@ -132,6 +132,11 @@ class Test:
         self.failures += wrong is not None
         print(f"{name:16} {wrong or good}", flush=True)
 
+    def loads(self, path, config):
+        """One that is made for embeddings needs no head."""
+        got = self.logprobs(path, [1], config["vocab_size"])
+        self.say(path.name, got if isinstance(got, str) else None, "loads")
+
     def recorded(self, name, known, config, tensors):
         write_folder(self.folder / name, config, tensors)
         got = self.logprobs(self.folder / name, known["ids"], config["vocab_size"])
@@ -183,6 +188,9 @@ def heads(test, name, known, config, tensors):
     write_folder(path, config, {n: t for n, t in tensors.items() if n != "lm_head.weight"})
     got = test.logprobs(path, [1], config["vocab_size"])
     test.say(path.name, None if isinstance(got, str) and "'lm_head.weight' is missing" in got else f"not refused: {got}", "refused")
+    (path / "1_Pooling").mkdir()
+    (path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": "mean"}))
+    test.loads(path, config)
 
 
 OLDER_NESTED = ("qwen3_5", "qwen3_5_moe", "gemma4_moe", "gemma3n")
@@ -257,6 +265,11 @@ def older(test, name, known, config, tensors):
         {"model.vision_tower.patch.weight": one, "model.embed_vision.embedding_projection.weight": one,
          "model.audio_tower.conformer.0.norm.weight": one, "model.embed_audio.embedding.weight": one}
     test.recorded(f"{name}_older", known, nested, renamed)
+    path = test.folder / f"{name}_bare"
+    bare = {n.removeprefix("model."): t for n, t in renamed.items() if n.startswith("model.language_model.")}
+    untied = nested | {"tie_word_embeddings": False, "text_config": text | {"tie_word_embeddings": False}}
+    write_folder(path, untied, bare)
+    test.loads(path, config)
 
 
 def twice(test, known, config, tensors):
