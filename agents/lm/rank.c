@@ -32,16 +32,16 @@ static bool has_quoted(const char *text, size_t len, const char *name)
 }
 
 /* The prompt of a chat template that names the roles of sentence-transformers' pairs. NOT_FOUND: it
- * does not, or there is none. */
-static enum status rank_read_chat_template(struct lm *m, struct error *err)
+ * does not. */
+static enum status rank_read_chat_template(struct lm *m, const char *text, size_t len,
+                                           struct error *err)
 {
     struct chat_prompter *p;
     enum status rc;
 
-    if (m->template_text == NULL || !has_quoted(m->template_text, m->template_len, "query") ||
-        !has_quoted(m->template_text, m->template_len, "document"))
+    if (text == NULL || !has_quoted(text, len, "query") || !has_quoted(text, len, "document"))
         return STATUS_NOT_FOUND;
-    rc = chat_prompter_open(&p, m->template_text, m->template_len, m->vocab, err);
+    rc = chat_prompter_open(&p, text, len, m->vocab, err);
     if (rc != STATUS_OK)
         return rc;
     rc = chat_prompter_render_pair(p, query_place, document_place, &m->rank_prompt, err);
@@ -74,15 +74,17 @@ static enum status rank_find_yes(bool *out, const struct lm *m, struct error *er
 /* A template that the options name is before what the file has. */
 static enum status rank_read_text(struct lm *m, struct error *err)
 {
-    const bool is_named = m->named_template.len > 0;
+    const char *own = NULL;
+    size_t len = 0;
     bool is_yes = false;
-    enum status rc = is_named ? rank_read_chat_template(m, err) : STATUS_NOT_FOUND;
+    enum status rc = rank_read_chat_template(m, m->named_template.data, m->named_template.len, err);
 
     if (rc == STATUS_NOT_FOUND)
         rc = gguf_get_text(m->gguf, "tokenizer.chat_template.rerank", &m->rank_text,
                            &m->rank_text_len, err);
-    if (rc == STATUS_NOT_FOUND && !is_named)
-        rc = rank_read_chat_template(m, err);
+    if (rc == STATUS_NOT_FOUND &&
+        (rc = gguf_get_text(m->gguf, "tokenizer.chat_template", &own, &len, err)) == STATUS_OK)
+        rc = rank_read_chat_template(m, own, len, err);
     if (rc != STATUS_NOT_FOUND)
         return rc;
     rc = rank_find_yes(&is_yes, m, err);

@@ -162,6 +162,7 @@ class Bench:
                 self.judges[name] = model.tensors["token_embd.weight"][[yes, no]]
             self.tokenizers[name] = byte_folder(pathlib.Path(folder) / name, model, architecture, more, appended, notes)
             self.flags += ["--model", f"{name}={pathlib.Path(folder) / name}"]
+        self.flags += ["--chat-template", "rendered=zephyr"]  # which has no roles of a pair: the folder's own makes the prompt
 
     def vector(self, name, text):
         ids = [2, *word_ids(text), 3]
