@@ -82,6 +82,7 @@ struct lm {
     const char *rank_text; /* [rank_text_len] their template; NULL: one follows the other */
     size_t rank_text_len;
     struct buf rank_prompt; /* rank_text, where a chat template has made it */
+    bool is_label_prompt;   /* rank_text is that of no hashed file: the folder's label chose it */
     char version[65];
     char file_version[65]; /* of the file alone */
     struct lm_system *default_system;

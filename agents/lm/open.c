@@ -309,7 +309,8 @@ static enum status open_template(struct lm *m, const struct agent_config *config
     return rc;
 }
 
-/* The file's hash; with a named template the hash of both, for prompts are others then. */
+/* The file's hash; with a named template, or a prompt that a folder's label chose, the hash of
+ * both, for prompts are others then. */
 static enum status read_version(struct lm *m, struct model_hasher *hasher, struct error *err)
 {
     static const char digits[] = "0123456789abcdef";
@@ -319,12 +320,14 @@ static enum status read_version(struct lm *m, struct model_hasher *hasher, struc
     if (model_hasher_take(hasher, m->version, err) != STATUS_OK)
         return err->status;
     memcpy(m->file_version, m->version, sizeof(m->file_version));
-    if (m->named_template.len == 0)
+    if (m->named_template.len == 0 && !m->is_label_prompt)
         return STATUS_OK;
     if (sha256_open(&s, err) != STATUS_OK)
         return err->status;
     sha256_add(s, m->version, strlen(m->version));
     sha256_add(s, m->named_template.data, m->named_template.len);
+    if (m->is_label_prompt)
+        sha256_add(s, m->rank_text, m->rank_text_len);
     sha256_take(s, hash);
     sha256_close(s);
     for (size_t i = 0; i < SHA256_BYTES; i++) {

@@ -91,8 +91,9 @@ static enum status rank_read_text(struct lm *m, struct error *err)
     if (rc == STATUS_OK && is_yes) {
         m->rank_text = usual_text;
         m->rank_text_len = sizeof(usual_text) - 1;
+        rc = gguf_get_bool(m->gguf, "parley.rank.is_label_prompt", &m->is_label_prompt, err);
     }
-    return rc;
+    return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
 
 enum status lm_rank_open(struct lm *m, struct error *err)

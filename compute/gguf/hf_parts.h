@@ -276,7 +276,8 @@ bool hf_ranks(const json_t *config);
 enum status hf_ranker_read(struct hf_model *m, const json_t *config, const json_t *pooling,
                            struct error *err) MUST_CHECK;
 /* Writes that the score of a language model that ranks is that of "yes", where logits make it or
- * config.json, the folder's name or its card (README.md, "" for none) says that it was. */
+ * config.json, the folder's name or its card (README.md, "" for none) says that it was; and where
+ * it is one of the last two, which are no part of the model's hash, that it is. */
 void hf_ranker_write(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
                      const char *name, const char *card);
 

@@ -41,8 +41,8 @@ static size_t card_keys_len(const char *card)
     return end == NULL ? 0 : (size_t)(end - card);
 }
 
-/* vLLM's notes of a conversion, and the names that transformers and model cards have for it. */
-static bool was_judge(const json_t *config, const char *name, const char *card)
+/* vLLM's notes of a conversion, and the name that transformers has for it. */
+static bool config_says_judge(const json_t *config)
 {
     const json_t *tokens = json_object_get(config, "classifier_from_token"), *token;
     bool is_yes = hf_json_is_true(config, "is_original_qwen3_reranker");
@@ -50,8 +50,13 @@ static bool was_judge(const json_t *config, const char *name, const char *card)
 
     json_array_foreach(tokens, i, token) is_yes =
         is_yes || (json_is_string(token) && strcmp(json_string_value(token), "yes") == 0);
-    return is_yes || strcasestr(hf_json_text(config, "_name_or_path"), judge) != NULL ||
-           strcasestr(name, judge) != NULL || strncmp(card, title + 1, strlen(title + 1)) == 0 ||
+    return is_yes || strcasestr(hf_json_text(config, "_name_or_path"), judge) != NULL;
+}
+
+/* The names that folders and model cards have for it. */
+static bool label_says_judge(const char *name, const char *card)
+{
+    return strcasestr(name, judge) != NULL || strncmp(card, title + 1, strlen(title + 1)) == 0 ||
            strstr(card, title) != NULL ||
            memmem(card, card_keys_len(card), judge, sizeof(judge) - 1) != NULL;
 }
@@ -59,9 +64,15 @@ static bool was_judge(const json_t *config, const char *name, const char *card)
 void hf_ranker_write(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
                      const char *name, const char *card)
 {
-    if (!m->is_ranker || m->family->encoder_layers != NULL ||
-        (hf_ranks(config) && !was_judge(config, name, card)))
+    bool is_told; /* by a file that is the model's */
+
+    if (!m->is_ranker || m->family->encoder_layers != NULL)
         return;
+    is_told = !hf_ranks(config) || config_says_judge(config);
+    if (!is_told && !label_says_judge(name, card))
+        return;
+    if (!is_told)
+        hf_key_bool(keys, "parley.rank.is_label_prompt", true);
     hf_key_texts(keys, ".classifier.output_labels", 1);
     hf_item_text(keys, "yes", 3);
 }

@@ -149,6 +149,7 @@ class Bench:
         yes, no = 88, 77
         classifier = "Qwen3ForSequenceClassification"
         cases = (("scorer", classifier, {}, None, {"classifier_from_token": ["no", "yes"]}), ("classifier", classifier, {}, None, {}),
+                 ("labelled", classifier, {"README.md": "# Qwen3-Reranker"}, None, {}),
                  ("rendered", classifier, {"chat_template.jinja": PAIR_TEMPLATE}, None, {}),
                  ("logits", "Qwen3ForCausalLM", {"1_LogitScore/config.json": {"true_token_id": yes, "false_token_id": no}}, None, {}),
                  ("embedder_folder", "Qwen3Model", {"1_Pooling/config.json": {"pooling_mode": "lasttoken"}}, "<|endoftext|>", {}))
@@ -297,6 +298,8 @@ def judging(bench, parley):
         again = post(parley, "/v1/rerank", {"model": name, "query": query, "documents": documents})
         assert again["results"] == results  # now most of it is found in the cache
         print(name, np.round(want, 3), flush=True)
+    versions = {m.name: m.version for m in parley.models.List(harness.models.ModelsListRequest()).models}
+    assert versions["labelled"] != versions["classifier"], "a card that chooses the prompt is no part of the version"
 
 
 def hidden_pairs(parleyd):
