@@ -77,6 +77,7 @@ static enum status rank_read_text(struct lm *m, struct error *err)
     const char *own = NULL;
     size_t len = 0;
     bool is_yes = false;
+    uint64_t pad = UINT64_MAX;
     enum status rc = rank_read_chat_template(m, m->named_template.data, m->named_template.len, err);
 
     if (rc == STATUS_NOT_FOUND)
@@ -92,7 +93,10 @@ static enum status rank_read_text(struct lm *m, struct error *err)
         m->rank_text = usual_text;
         m->rank_text_len = sizeof(usual_text) - 1;
         rc = gguf_get_bool(m->gguf, "parley.rank.is_label_prompt", &m->is_label_prompt, err);
+    } else if (rc == STATUS_OK) {
+        rc = gguf_get_u64(m->gguf, "parley.rank.pad_token_id", &pad, err);
     }
+    m->rank_pad = pad <= INT32_MAX ? (int32_t)pad : -1;
     return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
 
@@ -217,6 +221,16 @@ static enum status rank_append(const struct lm *m, struct text text, struct buf 
                            : rc;
 }
 
+/* Leaves out what pads the ids behind `before`, but for one. */
+static void rank_trim(const struct lm *m, struct buf *ids, size_t before)
+{
+    const size_t n = sizeof(m->rank_pad);
+
+    while (m->rank_pad >= 0 && ids->len - before > n &&
+           memcmp(ids->data + ids->len - n, &m->rank_pad, n) == 0)
+        ids->len -= n;
+}
+
 enum status lm_rank_render(const struct lm *m, struct text query, struct text document,
                            struct buf *ids, struct error *err)
 {
@@ -228,6 +242,8 @@ enum status lm_rank_render(const struct lm *m, struct text query, struct text do
     rc = rank_append(m, query, ids, err);
     if (rc == STATUS_OK)
         rc = rank_append(m, document, ids, err);
+    if (rc == STATUS_OK)
+        rank_trim(m, ids, before);
     return rc == STATUS_OK && ids->len == before
                ? error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "prompt",
                                "the query and the document are empty")

@@ -61,6 +61,15 @@ static bool label_says_judge(const char *name, const char *card)
            memmem(card, card_keys_len(card), judge, sizeof(judge) - 1) != NULL;
 }
 
+/* transformers scores a classifier's text by the last token that is not this one. */
+static void write_pad(struct hf_keys *keys, const json_t *config)
+{
+    const json_t *id = json_object_get(config, "pad_token_id");
+
+    if (json_is_integer(id) && json_integer_value(id) >= 0)
+        hf_key_u64(keys, "parley.rank.pad_token_id", (uint64_t)json_integer_value(id));
+}
+
 void hf_ranker_write(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
                      const char *name, const char *card)
 {
@@ -69,8 +78,10 @@ void hf_ranker_write(const struct hf_model *m, struct hf_keys *keys, const json_
     if (!m->is_ranker || m->family->encoder_layers != NULL)
         return;
     is_told = !hf_ranks(config) || config_says_judge(config);
-    if (!is_told && !label_says_judge(name, card))
+    if (!is_told && !label_says_judge(name, card)) {
+        write_pad(keys, config);
         return;
+    }
     if (!is_told)
         hf_key_bool(keys, "parley.rank.is_label_prompt", true);
     hf_key_texts(keys, ".classifier.output_labels", 1);

@@ -149,6 +149,7 @@ class Bench:
         yes, no = 88, 77
         classifier = "Qwen3ForSequenceClassification"
         cases = (("scorer", classifier, {}, None, {"classifier_from_token": ["no", "yes"]}), ("classifier", classifier, {}, None, {}),
+                 ("classifier_padded", classifier, {}, "<|endoftext|>", {"pad_token_id": 256}),
                  ("labelled", classifier, {"README.md": "# Qwen3-Reranker"}, None, {}),
                  ("rendered", classifier, {"chat_template.jinja": PAIR_TEMPLATE}, None, {}),
                  ("logits", "Qwen3ForCausalLM", {"1_LogitScore/config.json": {"true_token_id": yes, "false_token_id": no}}, None, {}),
@@ -275,8 +276,9 @@ def control_ids(query, document):
 
 def library_ids(bench, name, query, document):
     """What transformers' tokenizer makes of them: of the prompt as one text, or of a pair."""
-    if name == "classifier":
-        return bench.tokenizers[name].encode(query, document).ids
+    if name.startswith("classifier"):
+        ids = bench.tokenizers[name].encode(query, document).ids
+        return ids[:-1] if name == "classifier_padded" else ids  # transformers scores it by the last token that does not pad
     pair = [{"role": "query", "content": query}, {"role": "document", "content": document}]
     prompt = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(PAIR_TEMPLATE).render(messages=pair) \
         if name == "rendered" else PROMPT.replace("\1", query).replace("\2", document)
