@@ -37,14 +37,19 @@ static enum status rank_read_chat_template(struct lm *m, const char *text, size_
                                            struct error *err)
 {
     struct chat_prompter *p;
+    bool has_opening = false;
     enum status rc;
 
     if (text == NULL || !has_quoted(text, len, "query") || !has_quoted(text, len, "document"))
         return STATUS_NOT_FOUND;
+    rc = gguf_get_bool(m->gguf, "parley.rank.add_generation_prompt", &has_opening, err);
+    if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
+        return rc;
     rc = chat_prompter_open(&p, text, len, m->vocab, err);
     if (rc != STATUS_OK)
         return rc;
-    rc = chat_prompter_render_pair(p, query_place, document_place, &m->rank_prompt, err);
+    rc = chat_prompter_render_pair(p, query_place, document_place, has_opening, &m->rank_prompt,
+                                   err);
     chat_prompter_close(p);
     if (rc != STATUS_OK)
         return error_prefix(err, "%s: its chat template", gguf_path(m->gguf));

@@ -282,6 +282,10 @@ enum status hf_ranker_read(struct hf_model *m, const json_t *config, const json_
 void hf_ranker_write(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
                      const char *name, const char *card);
 
+/* Writes how sentence-transformers renders its chat template: its sentence_bert_config.json, or
+ * NULL. */
+void hf_ranker_write_template(struct hf_keys *keys, const json_t *sentence);
+
 /* hf_names.c */
 
 enum { HF_NO_EXPERT = -1 };

@@ -70,12 +70,21 @@ static void write_pad(struct hf_keys *keys, const json_t *config)
         hf_key_u64(keys, "parley.rank.pad_token_id", (uint64_t)json_integer_value(id));
 }
 
+void hf_ranker_write_template(struct hf_keys *keys, const json_t *sentence)
+{
+    const json_t *arguments =
+        hf_json_object(hf_json_object(sentence, "processing_kwargs"), "chat_template");
+
+    if (hf_json_is_true(arguments, "add_generation_prompt"))
+        hf_key_bool(keys, "parley.rank.add_generation_prompt", true);
+}
+
 void hf_ranker_write(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
                      const char *name, const char *card)
 {
     bool is_told; /* by a file that is the model's */
 
-    if (!m->is_ranker || m->family->encoder_layers != NULL)
+    if (!m->is_ranker)
         return;
     is_told = !hf_ranks(config) || config_says_judge(config);
     if (!is_told && !label_says_judge(name, card)) {

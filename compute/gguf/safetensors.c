@@ -207,12 +207,19 @@ static enum status read_texts(struct hf_folder *f, struct error *err)
 /* What a model that ranks is asked with. */
 static enum status write_ranker(struct hf_folder *f, struct hf_keys *keys, struct error *err)
 {
+    json_t *sentence = NULL;
     char *card = NULL;
     size_t len = 0;
-    enum status rc = STATUS_NOT_FOUND;
+    enum status rc;
 
-    if (f->model.is_ranker && f->model.family->encoder_layers == NULL)
-        rc = read_aside(f, "README.md", &card, &len, err);
+    if (!f->model.is_ranker || f->model.family->encoder_layers != NULL)
+        return STATUS_OK;
+    rc = read_optional(f, "sentence_bert_config.json", &sentence, err);
+    if (rc != STATUS_OK)
+        return rc;
+    hf_ranker_write_template(keys, sentence);
+    json_decref(sentence);
+    rc = read_aside(f, "README.md", &card, &len, err);
     if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
         return rc;
     hf_ranker_write(&f->model, keys, f->config, base_name(f->path), card == NULL ? "" : card);

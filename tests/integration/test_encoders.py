@@ -40,7 +40,8 @@ PAIR_TEMPLATE = """{%- set ns = namespace(instruct='Find what answers it') -%}
 <Instruct>: {{ ns.instruct }}
 <Query>: {{ messages | selectattr("role", "eq", "query") | map(attribute="content") | first }}
 <Document>: {{ messages | selectattr("role", "eq", "document") | map(attribute="content") | first }}<|im_end|>
-"""
+{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TEXTS = ["The cat sat on the mat.", "dogs ran FAR away!", "the mats", "the cat " * 20]
 
@@ -152,6 +153,8 @@ class Bench:
                  ("classifier_padded", classifier, {}, "<|endoftext|>", {"pad_token_id": 256}),
                  ("labelled", classifier, {"README.md": "# Qwen3-Reranker"}, None, {}),
                  ("rendered", classifier, {"chat_template.jinja": PAIR_TEMPLATE}, None, {}),
+                 ("opened", classifier, {"chat_template.jinja": PAIR_TEMPLATE, "sentence_bert_config.json": {
+                     "processing_kwargs": {"chat_template": {"add_generation_prompt": True}}}}, None, {}),
                  ("logits", "Qwen3ForCausalLM", {"1_LogitScore/config.json": {"true_token_id": yes, "false_token_id": no}}, None, {}),
                  ("embedder_folder", "Qwen3Model", {"1_Pooling/config.json": {"pooling_mode": "lasttoken"}}, "<|endoftext|>", {}))
         for name, architecture, more, appended, notes in cases:
@@ -280,8 +283,8 @@ def library_ids(bench, name, query, document):
         ids = bench.tokenizers[name].encode(query, document).ids
         return ids[:-1] if name == "classifier_padded" else ids  # transformers scores it by the last token that does not pad
     pair = [{"role": "query", "content": query}, {"role": "document", "content": document}]
-    prompt = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(PAIR_TEMPLATE).render(messages=pair) \
-        if name == "rendered" else PROMPT.replace("\1", query).replace("\2", document)
+    prompt = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(PAIR_TEMPLATE).render(messages=pair, add_generation_prompt=name == "opened") \
+        if name in ("rendered", "opened") else PROMPT.replace("\1", query).replace("\2", document)
     return bench.tokenizers[name].encode(prompt, add_special_tokens=False).ids
 
 

@@ -400,7 +400,7 @@ static bool pair_message(struct jinja_run *r, const char *role, const char *text
 }
 
 static bool set_pair(struct jinja_run *r, const struct chat_prompter *p, const char *query,
-                     const char *document, bool has_parts)
+                     const char *document, bool has_opening, bool has_parts)
 {
     struct jinja_value messages, first, second;
 
@@ -410,15 +410,15 @@ static bool set_pair(struct jinja_run *r, const struct chat_prompter *p, const c
         !jinja_list_push(r, messages.as.list, second))
         return false;
     jinja_set(r, "messages", messages);
-    jinja_set(r, "add_generation_prompt", jinja_bool(false));
+    jinja_set(r, "add_generation_prompt", jinja_bool(has_opening));
     jinja_set(r, "tools", jinja_none());
     jinja_set(r, "documents", jinja_none());
     return set_control(r, "bos_token", &p->bos) && set_control(r, "eos_token", &p->eos);
 }
 
 static enum status render_pair_as(const struct chat_prompter *p, const char *query,
-                                  const char *document, bool has_parts, struct buf *out,
-                                  struct error *err)
+                                  const char *document, bool has_opening, bool has_parts,
+                                  struct buf *out, struct error *err)
 {
     const struct tm now = {0};
     struct jinja_run run;
@@ -428,7 +428,7 @@ static enum status render_pair_as(const struct chat_prompter *p, const char *que
 
     arena_init(&arena, PROMPT_MAX_BYTES);
     if (!jinja_begin(&run, p->template, &arena, &now, PROMPT_MAX_STEPS, err) ||
-        !set_pair(&run, p, query, document, has_parts))
+        !set_pair(&run, p, query, document, has_opening, has_parts))
         rc = err->status;
     else
         rc = jinja_render(&run, &text);
@@ -444,7 +444,8 @@ static enum status render_pair_as(const struct chat_prompter *p, const char *que
 }
 
 enum status chat_prompter_render_pair(const struct chat_prompter *p, const char *query,
-                                      const char *document, struct buf *out, struct error *err)
+                                      const char *document, bool has_opening, struct buf *out,
+                                      struct error *err)
 {
     enum status rc;
 
@@ -452,6 +453,7 @@ enum status chat_prompter_render_pair(const struct chat_prompter *p, const char 
         *err = p->absent;
         return err->status;
     }
-    rc = render_pair_as(p, query, document, false, out, err);
-    return rc == STATUS_INVALID ? render_pair_as(p, query, document, true, out, err) : rc;
+    rc = render_pair_as(p, query, document, has_opening, false, out, err);
+    return rc == STATUS_INVALID ? render_pair_as(p, query, document, has_opening, true, out, err)
+                                : rc;
 }

@@ -45,10 +45,10 @@ enum status chat_prompter_render(const struct chat_prompter *p, const struct cha
                                  struct buf *ids, struct error *err) MUST_CHECK;
 
 /* Appends to out what the template makes of two messages, of the roles "query" and "document", as
- * sentence-transformers gives a pair to it. PRECONDITION as above; INVALID if not both texts are in
- * what it makes. */
+ * sentence-transformers gives a pair to it, and where has_opening of a reply's opening.
+ * PRECONDITION as above; INVALID if not both texts are in what it makes. */
 enum status chat_prompter_render_pair(const struct chat_prompter *p, const char *query,
-                                      const char *document, struct buf *out,
+                                      const char *document, bool has_opening, struct buf *out,
                                       struct error *err) MUST_CHECK;
 
 #endif
