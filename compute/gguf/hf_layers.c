@@ -210,7 +210,8 @@ static bool limits_steps(const json_t *config)
     const json_t *limit = json_object_get(config, "time_step_limit");
     const json_t *least = json_array_get(limit, 0), *most = json_array_get(limit, 1);
 
-    return (json_is_number(least) && json_number_value(least) > 0) || json_is_number(most);
+    return (json_is_number(least) && json_number_value(least) > 0) ||
+           (json_is_number(most) && json_number_value(most) < 1e30); /* above: Infinity */
 }
 
 enum status hf_mamba_read(struct hf_model *m, struct hf_keys *keys, const json_t *config,

@@ -303,6 +303,8 @@ def main():
             if name.startswith("granitehybrid"):
                 older_names = {"linear_attention": "mamba", "full_attention": "attention"}
                 test.recorded(f"{name}_older", known, config | {"layer_types": [older_names[x] for x in config["layer_types"]]}, tensors)
+            if name == "mamba2":
+                test.recorded("mamba2_older", known, config | {"time_step_limit": [0.0, float("inf")]}, tensors)
             if name in OLDER_NESTED:
                 older(test, name, known, config, tensors)
             if name in ("llama", "qwen3_moe"):  # blocks that do not divide the matrices; permuted rows; experts
