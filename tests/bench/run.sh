@@ -8,6 +8,8 @@
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf load SHAPE TYPE      see shapes.py
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf shapes [SHAPE:TYPE]… [--rounds N] [--tokens N]   see sizes.py
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf starspace --parlai [SEEDS]
+#        tests/bench/run.sh BUILD_DIR MODEL.gguf dynamic-batching --parlai [--examples N] [--rounds N]
+#        tests/bench/run.sh BUILD_DIR MODEL.gguf tutorial [--rpc unary,stream,python,vector] [--world W] [--pairs N] [--mode MODE,…]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf history [--kills N] [--seed N] | history --mutations [NAME…]
 set -euo pipefail
@@ -25,6 +27,14 @@ by_python() {
 shaped() {
     "$here/../integration/venv.sh"
     PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python "$here/shapes.py" "$model" "$1" "$2"
+}
+
+# tutorial [options]: with a Python that has torch
+tutorial() {
+    local python
+    "$here/../integration/venv.sh"
+    python=$("$here/../support/torch.sh")
+    PARLEY_PACKAGE=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 "$python" "$here/tutorial.py" "$build" "$@"
 }
 
 # baselines [ppo|sac]… [--seeds N…] [--steps N]: with a Python that has torch 2 and stable-baselines3
@@ -75,6 +85,12 @@ starspace)
         exec python3 "$here/starspace.py" "$build" --parlai "$("$here/parlai.sh" --torch)" "${@:3}"
     fi
     ;;
+dynamic-batching)
+    if [ "${2-}" = --parlai ]; then
+        exec python3 "$here/dynamic_batching.py" "$build" --parlai "$("$here/parlai.sh" --torch)" "${@:3}"
+    fi
+    ;;
+tutorial) case ${2-} in -*) tutorial "${@:2}"; exit ;; esac ;;
 baselines)
     baselines "${@:2}"
     exit
@@ -186,7 +202,7 @@ for what; do
     fairness) by_python fairness.py ;;
     cache-timing) by_python cache_timing.py ;;
     keys-cost) python3 "$here/keys_cost.py" "$build" ;;
-    tutorial) /usr/bin/python3 "$here/tutorial.py" "$build" ;; # Debian's, which may have torch
+    tutorial) tutorial ;;
     stall) python3 "$here/stall.py" "$build/parley" ;;
     agreement) by_python agreement.py kserve openai ;;
     agents) by_python agents.py ;;

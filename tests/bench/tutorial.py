@@ -2,7 +2,10 @@
 Asynchronous Executions", on PyTorch's own RPC, with the environment in plain Python (gymnasium's equations) and states cloned
 before a batch is computed. Runs of both take turns; seconds are the tutorial's, from starting the processes to their end.
 
-    tutorial.py BUILD [--world W] [--pairs N] [--mode batch,nobatch] [--rpc unary,stream] [--json]
+    tutorial.py BUILD [--world W] [--pairs N] [--mode batch,nobatch] [--rpc unary,stream,python,vector] [--json]
+
+python: the observers are processes in Python, with this file's environment, which ask the daemon's policy for each action. vector: the same
+environments in one process, which asks for all actions at once. Both need a Python with grpcio, too (tests/support/torch.sh), and batches.
 
 Needs a Python with torch and torch.distributed.rpc: on Debian, apt-get install --no-install-recommends python3-torch, and run
 it by /usr/bin/python3. Prints how many times as fast parley is, the median of the pairs with the least and the greatest."""
@@ -171,7 +174,74 @@ def ours(build, world, mode, rpc):
     return row["wall_s"], row["rollout_s"]
 
 
+def steps_of(env, act, n_steps):
+    """An episode of Observer's in each of some environments. act: an Act of as many sessions."""
+    n, states = len(env), [e.reset() for e in env]
+    returns, rewards, done, first, start = [[0.0] * n_steps for _ in env], [0.0] * n, [False] * n, [n_steps] * n, [0] * n
+    for step in range(n_steps):
+        actions = act.act(states, rewards, done)["action"].reshape(n)
+        for i in range(n):
+            states[i], done[i] = env[i].step(int(actions[i]))
+            rewards[i] = 1.0
+            if done[i] or step + 1 == n_steps:
+                returns[i][start[i]:step + 1] = range(step + 1 - start[i], 0, -1)
+                first[i] = min(first[i], step + 1) if start[i] == 0 else first[i]
+                states[i], start[i] = env[i].reset(), step + 1
+    return returns, first
+
+
+def observe(address, n):
+    """n observers of the daemon's policy."""
+    import queue
+
+    import parley
+    from parley.act import Act
+    from parley.v1 import act_pb2
+
+    with parley.connect(address) as server, Act(server, "pole", n) as act:
+        attach = act.link.channel.stream_stream("/parley.v1.Act/Attach", act_pb2.ActAttachRequest.SerializeToString, act_pb2.ActAttachResponse.FromString)
+        answers = [queue.SimpleQueue() for _ in range(n)]
+        calls = [attach(iter(a.get, None), metadata=act.link.metadata) for a in answers]
+        for i in range(n):
+            answers[i].put(act_pb2.ActAttachRequest(offer=act_pb2.ActOffer(model="pole", env_id=act.env_ids[i], run_id=act.run + i, environment="CartPole-v1")))
+        act.rows, env = [next(c).accepted.row for c in calls], [CartPole(SEED) for _ in range(n)]
+        for _ in range(EPISODES):
+            orders = [next(c).run for c in calls]
+            returns, first = steps_of(env, act, orders[0].n_steps)
+            for i in range(n):
+                answers[i].put(act_pb2.ActAttachRequest(result=act_pb2.ActEpisodeResult(episode=orders[i].episode, returns=returns[i], reward=first[i])))
+        for c in calls:
+            c.cancel()
+
+
+def in_python(build, n, n_processes):
+    """Seconds: all, and of the episodes."""
+    sys.path.insert(0, os.environ["PARLEY_PACKAGE"])
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../integration"))
+    import children
+    import parley
+    from parley.act import Act
+    from parley.v1 import act_pb2
+
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        policy = os.path.join(folder, "pole.gguf")
+        children.run([os.path.join(build, "parley"), "policy", "new", policy, "--environment", "CartPole-v1", "--hidden", "128", "--dropout", "0.6"],
+                     check=True, stdout=subprocess.DEVNULL)
+        with children.Daemon(os.path.join(build, "parleyd"), "--model", f"pole={policy}") as daemon, parley.connect(daemon.address) as server, Act(server, "pole") as act:
+            observers = [children.start([sys.executable, __file__, build, "--observe", daemon.address, str(n // n_processes)]) for _ in range(n_processes)]
+            act.configure("lockstep", n=n)
+            request = act_pb2.ActTrainRequest(model="pole", observers=n, episodes=EPISODES, n_steps=STEPS, seed=SEED)
+            events = list(act.link.stream("Act/Train", request, act_pb2.ActTrainEvent))
+            assert [o.wait() for o in observers] == [0] * n_processes and events[-1].actions == EPISODES * STEPS * n, events[-1]
+    return time.perf_counter() - began, sum(e.rollout_us for e in events) / 1e6
+
+
 def main():
+    if "--observe" in sys.argv:
+        sys.path.insert(0, os.environ["PARLEY_PACKAGE"])
+        observe(sys.argv[3], int(sys.argv[4]))
+        return
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("build")
     options.add_argument("--world", type=int, default=11)
@@ -184,12 +254,15 @@ def main():
         import torch.distributed.rpc  # noqa: F401
     except ImportError as e:
         sys.exit(f"tutorial.py: {e}; on Debian: apt-get install --no-install-recommends python3-torch, and /usr/bin/python3 {sys.argv[0]}")
+    if {"python", "vector"} & set(o.rpc.split(",")) and o.mode != "batch":
+        options.error("--rpc python and vector are measured in batches alone: add --mode batch")
     found = []
     for mode in o.mode.split(","):
         theirs, mine = [], {rpc: [] for rpc in o.rpc.split(",")}
         for _ in range(o.pairs):
             for rpc in mine:
-                mine[rpc].append(ours(o.build, o.world, mode, rpc))
+                is_python = rpc in ("python", "vector")
+                mine[rpc].append(in_python(o.build, o.world - 1, 1 if rpc == "vector" else o.world - 1) if is_python else ours(o.build, o.world, mode, rpc))
             theirs.append(tutorial(o.world, mode == "batch"))
         for rpc, runs in mine.items():
             ratios = [t[0] / m[0] for t, m in zip(theirs, runs)]
