@@ -263,11 +263,13 @@ class Compiled:
 
     _torchdynamo_orig_callable = None
 
-    def __init__(self):
-        self.calls = []
+    def __init__(self, n=None):
+        self.calls, self.n = [], n
 
     def __call__(self, seen, actions=None):
         self.calls.append((seen.shape, float(abs(seen).sum())) if actions is None else (seen.shape, actions.shape))
+        if self.n not in (None, len(seen)):
+            raise ValueError(f"it takes {self.n} rows")
         return seen if actions is None else seen.sum(-1)
 
 
@@ -284,10 +286,19 @@ def compiles(daemon, server):
         assert sum(shape[0] for shape, _ in first.calls[2:]) == 3 and all(seen > 0 for _, seen in first.calls[2:]), first.calls
         warms.update(second)
         assert second.calls == zeros and len(critic.calls) == len(first.calls)
-    for module, more, expected in ((plain, {"warm": ()}, []), (lambda seen: plain(seen), {"warm": [5]}, [((5, 2), 0.0)]), (plain, {"stack": 2}, [((2, 1, 2), 0.0), ((2, 2, 2), 0.0)])):
+    for module, more, expected in ((plain, {"warm": ()}, []), (lambda seen: plain(seen), {"warm": [5]}, [((5, 2), 0.0)]), (plain, {"stack": 2}, [((2, 1, 2), 0.0), ((2, 2, 2), 0.0)]),
+                                   (plain, {"rows": 1}, [((1, 2), 0.0)]), (plain, {"stack": 2, "rows": 2}, [((2, 1, 2), 0.0)])):
         plain.calls.clear()
         parley.Policy("one", module, observations=2, actions=2, **more).__parley_worker__()
         assert plain.calls == expected, (more, plain.calls)
+    fixed = Compiled(n=5)
+    parley.Policy("fixed", fixed, observations=2, actions=2).__parley_worker__()
+    assert [shape for shape, _ in fixed.calls] == [(1, 2), (2, 2)], "it takes steps of 5 rows"
+    try:
+        parley.Policy("fixed", fixed, observations=2, actions=2, warm=[2]).__parley_worker__()
+        raise AssertionError("it was offered")
+    except ValueError as e:
+        assert "5 rows" in str(e)
 
 
 def test_acting():

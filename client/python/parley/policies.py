@@ -140,9 +140,10 @@ class Policy:
     [stack, n / stack, …], as its critic does. observations: how many numbers an observation has,
     or its shape. Draws depend on the seed, the row and the number of a session's step, and are those that the daemon's own policies make.
     A step has the daemon's --attach-timeout (60 s). warm: the numbers of rows, of zeros, with which the module is called before the policy
-    is offered, and a new one before update() puts it in place: for a module that compiles when it is called. By default 1 and 2 for one that
-    torch.compile has made, or that has one in it, and none for others. greedy: the likeliest action is taken. rows: the most
-    rows of a step (1024 at most). params_version is what the daemon reports with each action; update() sets it with a new module."""
+    is offered, and a new one before update() puts it in place: for a module that compiles when it is called. By default 1 and 2, as far as
+    rows permits, for one that torch.compile has made, or that has one in it, and none for others; what the module raises then is printed, as
+    it may take other numbers of rows. greedy: the likeliest action is taken. rows: the most rows of a step (1024 at most). params_version is
+    what the daemon reports with each action; update() sets it with a new module."""
 
     def __init__(self, name: str, module: Callable[[Any], Any], *, observations: int | Sequence[int], actions: int = 0, action_numbers: int = 0,
                  head: str = "softmax", value: bool = False, critic: Callable[[Any, Any], Any] | None = None, stack: int = 0, greedy: bool = False,
@@ -187,11 +188,17 @@ class Policy:
         """Has the networks compile what they compile, which a step has no time for."""
         networks: list[Callable[..., Any]] = [network for network in (module, critic) if network is not None]
         for network in networks:
-            for n in (1, 2) if self._warm is None and is_compiled(network) else self._warm or ():
+            usual = [n for n in (1, 2) if n * max(self.stack, 1) <= self.rows] if is_compiled(network) else []
+            for n in usual if self._warm is None else self._warm:
                 draws = [(0, row, 0) for row in range(n * max(self.stack, 1))]
                 actions = np.zeros((len(draws), self.action_numbers), "<f4") if self.action_numbers else np.zeros(len(draws), "<i8")
                 rows = [np.zeros((len(draws), *self.shape), "<f4")] + [actions] * (network is critic)
-                self._call(network, *(self._stacked(a, draws) for a in rows))
+                try:
+                    self._call(network, *(self._stacked(a, draws) for a in rows))
+                except Exception as e:
+                    if self._warm is not None:
+                        raise
+                    told(f"{self.name}, called with zeros of {len(draws)} rows,", e)  # it may take other numbers of rows
 
     def compute(self, seen: NDArray[np.float32], draws: Sequence[tuple[int, int, int]]) -> tuple[Outputs, int]:
         """Returns the outputs for observations [n, *shape], and the version that computed them. draws: (seed, row, step) of each."""
