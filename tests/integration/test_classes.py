@@ -286,6 +286,8 @@ def compiles(daemon, server):
         assert sum(shape[0] for shape, _ in first.calls[2:]) == 3 and all(seen > 0 for _, seen in first.calls[2:]), first.calls
         warms.update(second)
         assert second.calls == zeros and len(critic.calls) == len(first.calls)
+        warms.update(second, critic=critic)
+        assert second.calls == zeros and len(critic.calls) == len(first.calls), "networks that were changed in place"
     for module, more, expected in ((plain, {"warm": ()}, []), (lambda seen: plain(seen), {"warm": [5]}, [((5, 2), 0.0)]), (plain, {"stack": 2}, [((2, 1, 2), 0.0), ((2, 2, 2), 0.0)]),
                                    (plain, {"rows": 1}, [((1, 2), 0.0)]), (plain, {"stack": 2, "rows": 2}, [((2, 1, 2), 0.0)])):
         plain.calls.clear()

@@ -172,7 +172,8 @@ class Policy:
         """Replaces the module and the critic (None: changed in place) between two steps, and sets the version (None: one more)."""
         if critic is not None and self._critic is None:
             raise ValueError("critic is set, but the policy was made without one")
-        self._call_with_zeros(module, critic)
+        # What is in place already, and was changed there, has compiled, and a step may be calling it.
+        self._call_with_zeros(None if module is self._module else module, None if critic is self._critic else critic)
         with self._lock:
             self._module, self._critic = module or self._module, critic or self._critic
             self.params_version = self.params_version + 1 if params_version is None else params_version
