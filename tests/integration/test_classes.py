@@ -273,6 +273,20 @@ class Compiled:
         return seen if actions is None else seen.sum(-1)
 
 
+class Plain:
+    """A module of no framework."""
+
+    def __call__(self, seen):
+        return seen
+
+
+class Decorated(Plain):
+    def forward(self, seen):
+        return seen
+
+    forward._torchdynamo_orig_callable = forward
+
+
 def compiles(daemon, server):
     """A module that compiles when it is called is called with zeros before a step has it: of any size, in a stack, and a new one."""
     first, second, critic, plain = Compiled(), Compiled(), Compiled(), Compiled()
@@ -293,6 +307,9 @@ def compiles(daemon, server):
         plain.calls.clear()
         parley.Policy("one", module, observations=2, actions=2, **more).__parley_worker__()
         assert plain.calls == expected, (more, plain.calls)
+    several, has_part = Plain(), Plain()
+    several.modules, has_part.inner = [np.dot], plain
+    assert not policies.is_compiled(several) and policies.is_compiled(has_part) and not policies.is_compiled(len) and policies.is_compiled(Decorated())
     fixed = Compiled(n=5)
     parley.Policy("fixed", fixed, observations=2, actions=2).__parley_worker__()
     assert [shape for shape, _ in fixed.calls] == [(1, 2), (2, 2)], "it takes steps of 5 rows"

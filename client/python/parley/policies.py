@@ -294,9 +294,12 @@ class Policy:
 
 
 def is_compiled(module: Any) -> bool:
-    """Returns whether torch compiles the module, or a part of it, when it is called."""
-    parts = module.modules() if hasattr(module, "modules") else (module,)
-    return any(hasattr(part, "_torchdynamo_orig_callable") or getattr(part, "_compiled_call_impl", None) is not None for part in parts)
+    """Returns whether torch compiles the module when it is called, or a part of it, a method forward or what an attribute has."""
+    torch = sys.modules.get("torch")
+    parts = module.modules() if torch is not None and isinstance(module, torch.nn.Module) else (module,)
+    return any(getattr(part, "_compiled_call_impl", None) is not None or
+               any(hasattr(what, "_torchdynamo_orig_callable") for what in (part, getattr(part, "forward", None), *getattr(part, "__dict__", {}).values()))
+               for part in parts)
 
 
 def as_array(value: Any) -> Array:
