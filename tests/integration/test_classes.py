@@ -4,6 +4,7 @@ the docstrings.
 
 usage: test_classes.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio; see venv.sh)"""
 import contextlib
+import copy
 import doctest
 import importlib
 import json
@@ -14,6 +15,7 @@ import signal
 import sys
 import tempfile
 import threading
+import types
 import urllib.request
 
 import gguf
@@ -26,7 +28,7 @@ from children import Daemon, until
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
-from parley import language, optim, parallel, policies, vector  # noqa: E402
+from parley import language, optim, parallel, policies, vector, worlds  # noqa: E402
 from parley import spaces as parley_spaces  # noqa: E402
 from parley.v1 import scores_pb2  # noqa: E402
 
@@ -318,6 +320,32 @@ def compiles(daemon, server):
         raise AssertionError("it was offered")
     except ValueError as e:
         assert "5 rows" in str(e)
+
+
+class Shouts:
+    """A world whose code answers what a participant says."""
+
+    participants = [{"name": "me", "human": True}]
+
+    def parley(self):
+        me, = self.agents
+        me.observe(me.act()["text"] + "!")
+        me.act()
+
+
+def test_copied_world():
+    """Copies of a conversation with a world each have the orders of their own turns, in whatever order they are asked."""
+    world = type("World", (worlds.Play,), {"cls": Shouts})('{"script": true}')
+    world.observe([types.SimpleNamespace(text="{}")])
+    world.self_observe(world.reply())
+    copies = [copy.deepcopy(world) for _ in range(3)]
+    for i, one in enumerate(copies):
+        one.observe([types.SimpleNamespace(text=json.dumps({"who": "me", "act": {"text": str(i)}}))])
+    for i, one in enumerate(copies):
+        order = one.reply()
+        assert f"{i}!" in order, order
+        one.self_observe(order)
+        assert copy.deepcopy(one).reply() == order
 
 
 def test_acting():
@@ -726,7 +754,7 @@ def test_forked():
             call()
 
 
-TESTS = [test_sampling_is_scoring, test_scores, test_samples, test_policies, test_critic_and_stack, test_acting, test_vector, test_models, test_kept, test_forked, test_examples]
+TESTS = [test_sampling_is_scoring, test_scores, test_samples, test_policies, test_critic_and_stack, test_copied_world, test_acting, test_vector, test_models, test_kept, test_forked, test_examples]
 
 
 def main():

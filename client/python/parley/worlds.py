@@ -253,7 +253,7 @@ class Play:
         self.is_script = bool(asked.get("script")) and self.cls is not None
         self.is_whole = bool(asked.get("whole"))  # whoever plays it does not know what was said before
         self.messages: list[str] = []  # of this episode; shared with copies, which have the first n
-        self.orders: list[str] = []  # what the code answered to them
+        self.orders: list[str] = []  # what the code answered to them; shared likewise
         self.n = 0
         self.script: Script | None = None
         self.n_fed = 0
@@ -269,9 +269,7 @@ class Play:
 
     def observe(self, messages: Any) -> None:
         if len(self.messages) > self.n:
-            self.messages = self.messages[: self.n]
-        if len(self.orders) > self.n:
-            self.orders = self.orders[: self.n]
+            self.messages, self.orders = self.messages[: self.n], self.orders[: self.n]
         self.messages.append(messages[-1].text)
         self.n += 1
 
