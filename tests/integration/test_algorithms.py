@@ -568,6 +568,15 @@ def test_shared_tensors():
         (back,) = loads(dumps([tensor], copy_tensor=False))
         back += 1
         assert torch.equal(back, tensor) and back.stride() == tensor.stride(), tensor
+    for strategy, other in ("file_system", "file_descriptor"), ("file_descriptor", "file_system"):  # which another process may have
+        torch.multiprocessing.set_sharing_strategy(strategy)
+        placed = torch.zeros(5000).share_memory_()
+        torch.multiprocessing.set_sharing_strategy(other)
+        at, has_descriptor = placed.data_ptr(), strategy == "file_descriptor"
+        assert (share(placed) is placed) == has_descriptor and placed.data_ptr() == at, strategy
+        if not has_descriptor:
+            assert "share()" in refused(lambda placed=placed: dumps([placed] * 2, copy_tensor=False)) and placed.data_ptr() == at
+    torch.multiprocessing.set_sharing_strategy("file_descriptor")
     with tempfile.NamedTemporaryFile() as file:  # torch has no descriptor of it
         file.write(bytes(4000))
         file.flush()

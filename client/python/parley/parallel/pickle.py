@@ -124,13 +124,22 @@ def _torch_name(fd: int) -> str:
     return f"{_TORCH}{file.st_dev:x}-{file.st_ino:x}"
 
 
+def _is_unlinked(at: int) -> bool:
+    """Returns whether this memory is of a file that has no name any more."""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            start, _, end = line.partition(" ")[0].partition("-")
+            if int(start, 16) <= at < int(end, 16):
+                return line.endswith(" (deleted)\n")
+    return False
+
+
 def _torch_segment(memory: Any) -> Segment | None:
     """Returns the segment of a tensor's memory that torch's share_memory_ has moved, or None. It has torch's own descriptor, which is
     there as long as the memory."""
-    import torch
-
-    # By its other strategy torch's memory has a name and no descriptor, and asking for one would move it.
-    if not memory.is_shared() or memory.device.type != "cpu" or torch.multiprocessing.get_sharing_strategy() != "file_descriptor":
+    # By torch's strategy "file_system", which may be another process's, the memory has a name and no descriptor, and asking for one would
+    # move it. With a descriptor the file has no name any more.
+    if not memory.is_shared() or memory.device.type != "cpu" or not _is_unlinked(memory.data_ptr()):
         return None
     fd, size = memory._share_fd_cpu_()
     if fd < 0:  # a file that torch has mapped
