@@ -86,7 +86,7 @@ static enum status postgres_beat(struct journal_store *base, struct error *err)
     if (postgres_connect(s, err) != STATUS_OK)
         return err->status;
     if ((env_now_us(&env_real) - s->base.renewed_us >= postgres_renewal_us(s) ||
-         strcmp(s->said, postgres_address(s)) != 0) &&
+         strcmp(s->said, s->base.address) != 0) &&
         postgres_renew(s, err) != STATUS_OK)
         return err->status;
     if (lease_find_wanted(s, err) != STATUS_OK)

@@ -21,21 +21,18 @@ static const char lease_end_stuck[] =
     " AND backend_xid IS NOT NULL AND query LIKE '%parley.%' AND query NOT LIKE 'COPY%'"
     " AND query_start < clock_timestamp() - $1 * interval '1 millisecond'";
 
-/* The result has the oldest process with the same address, if that is older than this one. */
+/* Others are told no address while an older process has it by its lease: what is given to a process
+ * by its address stays with it. The result has the one of those that renewed last. */
 static const char lease_renew[] =
     "WITH rival AS (SELECT id, name, (extract(epoch FROM until) * 1000000)::bigint AS until_us"
-    " FROM parley.daemon WHERE address = $6 AND address <> '' AND until > clock_timestamp()"
-    " AND (since, id) < (SELECT since, id FROM parley.daemon WHERE id = $1)"
-    " ORDER BY since, id LIMIT 1), renewed AS"
+    " FROM parley.daemon WHERE address = $4 AND address <> '' AND until > clock_timestamp()"
+    " AND (since, id) < (coalesce((SELECT since FROM parley.daemon WHERE id = $1),"
+    " clock_timestamp()), $1) ORDER BY until DESC LIMIT 1), renewed AS"
     " (INSERT INTO parley.daemon (id, name, until, address, lag_ms) VALUES ($1, $2,"
-    " clock_timestamp() + $3 * interval '1 millisecond', $4, $5)"
+    " clock_timestamp() + $3 * interval '1 millisecond',"
+    " CASE WHEN EXISTS (SELECT FROM rival) THEN '' ELSE $4 END, $5)"
     " ON CONFLICT (id) DO UPDATE SET until = excluded.until, address = excluded.address,"
     " lag_ms = excluded.lag_ms) SELECT id, name, until_us FROM rival";
-
-const char *postgres_address(const struct postgres_store *s)
-{
-    return s->base.address_of[0] == '\0' ? s->base.address : "";
-}
 
 /* One that was killed and started again meets its own row, which nobody renews. */
 static void lease_note_rival(struct postgres_store *s, const PGresult *r)
@@ -59,7 +56,6 @@ static void lease_note_rival(struct postgres_store *s, const PGresult *r)
 enum status postgres_renew(struct postgres_store *s, struct error *err)
 {
     const uint64_t began_us = env_now_us(&env_real);
-    const char *address = postgres_address(s);
     const uint64_t stuck_ms =
         s->base.lease_ms > LINK_PATIENCE_MS ? s->base.lease_ms : LINK_PATIENCE_MS;
     char host[64] = "", name[LEASE_NAME_CHARS];
@@ -69,15 +65,15 @@ enum status postgres_renew(struct postgres_store *s, struct error *err)
     (void)snprintf(name, sizeof(name), "%s:%d", host, (int)getpid());
     r = link_query(&s->link, lease_renew,
                    LINK_ARGS(link_text(s->base.self), link_text(name),
-                             link_number(s->base.lease_ms), link_text(address),
-                             link_number(s->base.lag_ms), link_text(s->base.address)),
+                             link_number(s->base.lease_ms), link_text(s->base.address),
+                             link_number(s->base.lag_ms)),
                    err);
     if (r == NULL) {
         if (strcmp(s->link.code, "25006") == 0) /* read-only: another host may be the primary now */
             link_close(&s->link);
         return err->status;
     }
-    (void)snprintf(s->said, sizeof(s->said), "%s", address);
+    memcpy(s->said, s->base.address, sizeof(s->said));
     lease_note_rival(s, r);
     s->link.pq->PQclear(r);
     if (!link_end_others(&s->link, lease_end_stuck, LINK_ARGS(link_number(stuck_ms)), err))

@@ -18,7 +18,7 @@ struct postgres_store {
     uint32_t n_links;
     uint64_t tried_ms;                /* when a connection failed last; 0: the last one did not */
     bool has_secret;                  /* base.secret was read */
-    char said[JOURNAL_ADDRESS_CHARS]; /* the address that others know */
+    char said[JOURNAL_ADDRESS_CHARS]; /* the address of the last renewal */
     /* An older process with the same address, and until when it had its lease: whether it lives is
      * not known before it renews that. */
     char rival[JOURNAL_DAEMON_CHARS];
@@ -51,8 +51,6 @@ enum status postgres_check_schema(struct postgres_store *s, struct error *err) M
 /* postgres_lease.c. The lease permits others to take over what this process has, once it is over.
  * It fences nothing: that is done by owner and epoch in the row of what is written. */
 enum status postgres_renew(struct postgres_store *s, struct error *err) MUST_CHECK;
-/* The address that others are to know: "" while an older process that lives has it. */
-const char *postgres_address(const struct postgres_store *s);
 void postgres_end_lease(struct postgres_store *s);
 /* Makes the conversation that was found, of out->id, this process's, if its owner's lease is over,
  * and sets out->owner_epoch. out->is_found is false if it is not there any more. What the owner

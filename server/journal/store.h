@@ -333,8 +333,8 @@ struct journal_store {
     bool is_sweeping;                    /* it goes on with turns of processes that ended */
     /* What the last beat found. */
     char self[JOURNAL_DAEMON_CHARS]; /* this process's id; set by open */
-    /* An older process that lives and has the same address, which then counts as "" here: its name.
-     * "": there is none. */
+    /* An older process that has renewed its lease and has the same address: its name. "": there is
+     * none. While the lease of such a process lasts, this one's address counts as "". */
     char address_of[JOURNAL_NAME_CHARS];
     size_t n_others;                                  /* processes that live, beside this one */
     struct journal_peer others[JOURNAL_MAX_MEMBERS];  /* of those as many as fit */
