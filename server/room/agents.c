@@ -52,6 +52,9 @@ struct room_agent {
     uint64_t patient_until_us; /* up to when it waits for its model, or the journal */
     struct conversation_id conversation;
     char conversation_text[CONVERSATION_ID_CHARS];
+    struct conversation_id full; /* has_full: the one before, which it goes back to where the
+                                    journal has not got its successor */
+    bool has_full;
     /* Of its present answer. */
     bool is_answering;
     struct link answering;            /* in rooms.answering */
@@ -214,8 +217,28 @@ static enum status room_agent_open(struct conversation **out, struct room_agent 
     return STATUS_OK;
 }
 
-/* Begins its turn in a new conversation like c, which is full. The room needs c as long as its log
- * has words of it. */
+void room_agent_leave_full(struct room_agent *a)
+{
+    if (!a->has_full)
+        return;
+    a->has_full = false;
+    room_pin_release(a->room, &a->full);
+}
+
+/* The journal could not be written when it was to have a new conversation. */
+static void room_agent_go_back(struct room_agent *a)
+{
+    room_pin_drop(a->room, &a->conversation);
+    a->conversation = a->full;
+    a->has_full = false;
+    conversation_id_format(&a->conversation, a->conversation_text);
+    a->is_resuming = false;
+    a->is_called = true;
+    room_agent_notified(a);
+}
+
+/* Begins its turn in a new conversation like c, which is full. The room needs c until that turn is
+ * complete, and as long as its log has words of c. */
 static enum status room_agent_ask_anew(struct room_agent *a, struct conversation *c,
                                        struct error *err)
 {
@@ -229,17 +252,18 @@ static enum status room_agent_ask_anew(struct room_agent *a, struct conversation
     struct conversation *with;
     enum status rc;
 
+    room_agent_leave_full(a);
     if (j != NULL)
         journal_hold(j); /* no conversation that a kill leaves over */
     rc = room_agent_open(&with, a, c->host.model, &options, err);
     if (rc == STATUS_OK) {
         c->is_pinned = false;
+        a->full = full;
+        a->has_full = true;
         rc = room_agent_ask(a, with, err);
     }
     if (j != NULL)
         journal_release(j);
-    if (rc == STATUS_OK)
-        room_pin_release(a->room, &full);
     return rc;
 }
 
@@ -406,6 +430,7 @@ static void room_agent_done(struct room_agent *a, const struct turn_event *event
         a->member->is_typing = false;
         if (!room_agent_append(a, ROOM_SAID, words, finish_name(event->finish)))
             room_member_changed(a->member);
+        room_agent_leave_full(a);
     }
     buf_clear(&a->words);
 }
@@ -493,6 +518,10 @@ static void room_agent_go_on_now(struct room_agent *a)
     }
     a->look_error.status = STATUS_OK;
     a->is_waiting = false;
+    if (a->has_full && conversations_get(r->conversations, &a->conversation) == NULL) {
+        room_agent_go_back(a);
+        return;
+    }
     if (a->is_resuming)
         room_agent_resume(a);
     if (a->is_called && !a->is_resuming && !a->is_answering)
@@ -783,6 +812,12 @@ void room_agent_free(struct room_agent *a)
 const struct conversation_id *room_agent_conversation(const struct room_agent *a)
 {
     return &a->conversation;
+}
+
+bool room_agent_needs(const struct room_agent *a, const struct conversation_id *id)
+{
+    return memcmp(&a->conversation, id, sizeof(*id)) == 0 ||
+           (a->has_full && memcmp(&a->full, id, sizeof(*id)) == 0);
 }
 
 void room_agent_state(const struct room_agent *a, struct room_agent_state *out)

@@ -374,7 +374,7 @@ void room_pin_release(struct room *room, const struct conversation_id *id)
     for (struct link *l = list_first(&room->members); l != NULL; l = list_next(&room->members, l)) {
         const struct room_agent *a = container_of(l, struct room_member, link)->person->agent;
 
-        if (a != NULL && memcmp(room_agent_conversation(a), id, sizeof(*id)) == 0)
+        if (a != NULL && room_agent_needs(a, id))
             return;
     }
     room_pin_drop(room, id);

@@ -696,6 +696,7 @@ void room_member_leave(struct room_member *m, const char *why)
     room_append_surely(room, room_member_free(m, why));
     if (agent != NULL) {
         id = *room_agent_conversation(agent);
+        room_agent_leave_full(agent);
         room_agent_free(agent);
         room_pin_release(room, &id);
     }

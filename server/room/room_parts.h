@@ -102,7 +102,7 @@ void room_forget_entry(const struct room *room, uint32_t seq);
 void room_forget(const struct room *room);
 /* The room does not need the conversation after all, which ends. */
 void room_pin_drop(struct room *room, const struct conversation_id *id);
-/* The same, unless an entry names it or an agent of the room has it. */
+/* The same, unless an entry names it or an agent of the room needs it. */
 void room_pin_release(struct room *room, const struct conversation_id *id);
 /* The conversations that the room has needed end with it. */
 void room_pins_free(struct room *room);
@@ -148,6 +148,10 @@ enum status room_invite(struct room_person **out, struct room *room,
 void room_agent_state(const struct room_agent *a, struct room_agent_state *out);
 /* The id of its conversation. */
 const struct conversation_id *room_agent_conversation(const struct room_agent *a);
+/* Whether that is it, or the full one before it, which the agent needs until its first turn in the
+ * new one is complete, or it leaves. */
+bool room_agent_needs(const struct room_agent *a, const struct conversation_id *id);
+void room_agent_leave_full(struct room_agent *a);
 /* Makes an agent of what the journal has. */
 enum status room_agent_restore(struct room *room, const char *id, const char *name,
                                const struct room_agent_state *state, struct error *err) MUST_CHECK;

@@ -558,14 +558,19 @@ def metric(parley, name, *words):
     return next(line for line in page.splitlines() if line.startswith(name) and all(word in line for word in words)).split()[-1]
 
 
+def n_logged(data):
+    """How many bytes SQLite's log has, which grows until a checkpoint."""
+    return sum(os.path.getsize(os.path.join(data, name)) for name in os.listdir(data) if name.endswith("-wal"))
+
+
 def n_living(parley):
     """How many conversations with echo there are."""
     return metric(parley, "parley_conversations{", "echo")
 
 
-def fails_to_store(parley, begin=lambda: None, meanwhile=lambda: None):
+def fails_to_store(parley, begin=lambda: None, meanwhile=lambda: None, limit=1000):
     """What is going on, and what begins, cannot be stored; then another turn is, which shows the journal that it can be written."""
-    resource.prlimit(parley.process.pid, resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+    resource.prlimit(parley.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     begin()
     children.until("the journal to fail", lambda: metric(parley, "parley_journal_failing ") == "1")
     meanwhile()
@@ -624,6 +629,29 @@ def goes_on(parleyd, model, data):
         fails_to_store(parley, meanwhile=lambda: stops_agents(ann))
         said = ann.until("entry", of("Tiny"))[-1]["entry"]
         assert (said["kind"], said["finishReason"]) == ("ROOM_ENTRY_KIND_SAID", "cancelled"), said
+        ann.close()
+
+
+def goes_back(parleyd, model, data):
+    """An agent whose context is full answers in another conversation also where the journal could not take that one at first."""
+    with children.Daemon(parleyd, "--model", f"tiny={model}", "--data", data, "--http", "127.0.0.1:0") as parley:
+        ann = Socket(parley, "Ann")
+        ann.join("brim")
+        ann.send(invite={"room": "brim", "agent": "tiny", "name": "Tiny", "maxTokens": 20})
+        ann.until("entry", lambda e: e["name"] == "Tiny")
+        ann.say("brim", "Tiny, hello.", 1)
+        before = ann.until("entry", of("Tiny"))[-1]["entry"]
+        for number in range(2, 8):
+            ann.say("brim", f"{number} " * 1000, number)
+        sizes = [n_logged(data)]
+        for number in range(8, 12):
+            ann.say("brim", "Tin", number)
+            sizes.append(n_logged(data))
+        limit = sizes[-1] + max(b - a for a, b in zip(sizes, sizes[1:])) + 8192
+        fails_to_store(parley, begin=lambda: ann.say("brim", "Tiny?", 12), limit=limit)  # that is stored, and what follows from it is not
+        said = ann.until("entry", of("Tiny"))[-1]["entry"]
+        assert (said["kind"], said["turn"]) == ("ROOM_ENTRY_KIND_SAID", 1) and said["conversation"] != before["conversation"], said
+        assert metric(parley, "parley_conversations{", "tiny") == "2"
         ann.close()
 
 
@@ -861,6 +889,7 @@ def kept(parleyd, write_tiny_model):
         lives(parleyd, model, 512, os.path.join(folder, "days"))
         children.run([write_tiny_model, model, "8192"], check=True)
         goes_on(parleyd, model, os.path.join(folder, "disk"))
+        goes_back(parleyd, model, os.path.join(folder, "brim"))
         for is_same in False, True:
             varies(parleyd, os.path.join(folder, f"vary {is_same}"), is_same)
 
