@@ -222,13 +222,15 @@ static bool hearing_fits(const struct conversation *c, struct message *all, size
 static size_t hearing_cut(const struct conversation *c, struct message *all, size_t n,
                           size_t *starts)
 {
-    size_t n_starts = 0, low = 0, high;
+    size_t n_starts = 0, low = 1, high;
 
     for (size_t i = 1; i < n; i++)
         if (all[i].role == ROLE_USER)
             starts[n_starts++] = i;
     assert(n_starts > 0); /* the news */
-    for (high = n_starts - 1; low < high && hearing_context(c) > 0;) {
+    if (n_starts == 1 || hearing_context(c) == 0 || hearing_fits(c, all, starts[0], n))
+        return starts[0];
+    for (high = n_starts - 1; low < high;) {
         const size_t middle = low + (high - low) / 2;
 
         if (hearing_fits(c, all, starts[middle], n))
