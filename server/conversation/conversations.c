@@ -870,9 +870,10 @@ enum status conversation_check_pins(const struct conversation *c, struct error *
     case PIN_HELD:
         break;
     }
-    return error_set(err, STATUS_PRECONDITION,
-                     "the conversation is an agent's in a room, whose log has its words from here: "
-                     "it ends with the room");
+    return error_set(
+        err, STATUS_PRECONDITION,
+        "the conversation is an agent's in a room: it ends when neither the agent nor the "
+        "room's log needs it");
 }
 
 void conversations_configure(struct conversations *all, size_t max_conversations, uint64_t ttl_ms,
