@@ -147,8 +147,10 @@ def main():
                     assert t["computed"] == fresh[t["record"]], (t, fresh)
         # what cannot be
         size = os.path.getsize(export)
-        done = children.run([program, "rerun", export, "--model", at("tiny.gguf"), "--html", export], stderr=-1, text=True)
-        assert done.returncode == 2 and "it is the export" in done.stderr and os.path.getsize(export) == size > 0, done
+        for given in export, "-":
+            with open(export) as f:
+                done = children.run([program, "rerun", given, "--model", at("tiny.gguf"), "--html", export], stdin=f, stderr=-1, text=True)
+            assert done.returncode == 2 and "it is the export" in done.stderr and os.path.getsize(export) == size > 0, (given, done)
         done = children.run([program, "rerun", export, "--model", at("tiny.gguf"), "--tools", page], stderr=-1, text=True)
         assert done.returncode == 2 and "page.html" in done.stderr
         done = children.run([program, "rerun", export, "--model", at("none.gguf")], stderr=-1, text=True)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -140,8 +141,9 @@ static void rerun_each(void *arg, const struct proof_job *job)
 static bool rerun_is_export(const char *page, const char *arg)
 {
     struct stat x, y;
+    const int rc = strcmp(arg, "-") == 0 ? fstat(STDIN_FILENO, &y) : stat(arg, &y);
 
-    return stat(page, &x) == 0 && stat(arg, &y) == 0 && x.st_dev == y.st_dev &&
+    return rc == 0 && stat(page, &x) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
            x.st_ino == y.st_ino;
 }
 
