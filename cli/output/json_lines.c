@@ -55,8 +55,10 @@ enum status json_lines_next(struct json_lines *l, json_t **out, size_t flags, st
     if (rc != STATUS_OK)
         return rc;
     *out = NULL;
-    if (l->len == 0)
+    if (l->len == 0) {
+        l->number--; /* there is none */
         return STATUS_OK;
+    }
     *out = json_loadb(l->text, l->len, flags, &why);
     return *out == NULL ? error_set(err, STATUS_INVALID, "%s", why.text) : STATUS_OK;
 }

@@ -182,7 +182,7 @@ def main():
                               ('{"type":"conversation","model":"none"}', "none"),
                               ('{"type":"conversation","model":"echo"}\n{"type":"turn","turn":2,"messages":[{"role":"user","text":"x"}],"reply":"x","finish_reason":"stop"}', "the next one is 1")):
                 status, _, complaint = cli(parley, program, anna_key, "import", lines=bad)
-                assert status != 0 and says in complaint, (bad, complaint)
+                assert status != 0 and says in complaint and f"line {len(bad.splitlines())} of stdin" in complaint, (bad, complaint)
             many_turns(parley, program, anna_key)
             endless(parley, program, anna_key, os.path.join(folder, "endless"))
             imported_in_turkish(parley, program, anna_key, folder)
