@@ -1,6 +1,6 @@
-/* Happy path: verification_open checks the chain, chooses the model and opens a conversation of its
- * own. verification_advance applies record after record, as a recall does. Before it applies a
- * reply, it runs the turn again (turn_repeat), and its reader notifies the owner as the reply
+/* Happy path: verification_advance checks the chain, slice by slice, chooses the model and opens a
+ * conversation of its own. Then it applies record after record, as a recall does. Before it applies
+ * a reply, it runs the turn again (turn_repeat), and its reader notifies the owner as the reply
  * grows. As soon as a token differs, or all recorded tokens have come of a reply that was cut
  * short, the turn is cancelled. Once it has ended it is judged and dropped, and the recorded reply
  * takes its place, so that each turn is judged behind what was recorded.
@@ -31,8 +31,9 @@
 
 #define VERIFICATION_MAX_BYTES ((size_t)1 << 31)
 
-/* After so many bytes of records, others have their turn on the loop. */
-enum { VERIFICATION_SLICE_BYTES = 128 << 10 };
+/* After so many bytes of records, others have their turn on the loop. A MiB is hashed in some
+ * 4 ms. */
+enum { VERIFICATION_SLICE_BYTES = 128 << 10, VERIFICATION_HASHED_BYTES = 1 << 20 };
 
 enum verification_doing {
     VERIFICATION_APPLIES,  /* no turn is in flight */
@@ -53,7 +54,12 @@ struct verification {
     bool has_new;         /* a turn has a new reply in the conversation */
     const char *problem;
     size_t problem_record;
-    uint8_t chain[SHA256_BYTES];
+    bool has_begun; /* the chain is checked, and the model chosen */
+    struct journal_chain hashing;
+    struct chain_check check; /* of the records before the next */
+    /* The hash of the model that computed the first turn; "": none was computed. One that is too
+     * long is cut to 65 characters, which no model's has. */
+    char version[2 * SHA256_BYTES + 2];
     struct text system; /* of the first record */
     /* The next record, and its place; the acceptance of the turn that has not ended. */
     struct link *at;
@@ -799,13 +805,14 @@ static enum status verification_ended(struct verification *v, struct conversatio
                : verification_apply(v, container_of(at, const struct journal_event, link), err);
 }
 
-enum status verification_advance(struct verification *v, bool *ret_is_done, struct error *err)
+/* Applies records, until it waits, is done, or others have their turn. */
+static enum status verification_apply_all(struct verification *v, bool *ret_is_done,
+                                          struct error *err)
 {
     bool waits = v->doing != VERIFICATION_APPLIES;
     size_t n_bytes = 0;
     enum status rc;
 
-    *ret_is_done = false;
     while (v->at != NULL) {
         struct conversation *c = v->is_added ? conversations_get(v->all, &v->id) : NULL;
 
@@ -860,47 +867,40 @@ static struct chain_link verification_link(const struct verification *v,
     return link;
 }
 
-static enum status verification_check_chain(struct verification *v, struct error *err)
+/* Remembers the version that an acceptance names, if it is the first. */
+static void verification_find_version(struct verification *v, const struct journal_event *e)
 {
-    struct journal_chain chain = {0};
-    struct chain_check check = {0};
-
-    if (chain_open(&chain, err) != STATUS_OK)
-        return err->status;
-    for (struct link *at = list_first(&v->found.events); at != NULL && v->problem == NULL;
-         at = list_next(&v->found.events, at)) {
-        const struct chain_link link =
-            verification_link(v, container_of(at, const struct journal_event, link));
-
-        v->problem = chain_check(&chain, &check, &link);
-        v->problem_record += v->problem == NULL;
-    }
-    if (v->problem == NULL && (v->problem = chain_check_end(&check)) != NULL)
-        v->problem_record--;
-    memcpy(v->chain, check.at, sizeof(v->chain));
-    chain_close(&chain);
-    return STATUS_OK;
-}
-
-/* The hash of the model that computed the first turn; "": none was computed. */
-static const char *verification_version(struct verification *v, size_t *ret_len)
-{
+    struct body_accept accept;
     struct error ignored;
 
-    for (struct link *at = list_first(&v->found.events); at != NULL;
-         at = list_next(&v->found.events, at)) {
-        const struct journal_event *e = container_of(at, const struct journal_event, link);
-        struct body_accept accept;
+    if (v->version[0] != '\0' || e->kind != JOURNAL_ACCEPT || e->proof.gone != 0)
+        return;
+    arena_deinit(&v->arena);
+    arena_init(&v->arena, VERIFICATION_MAX_BYTES);
+    if (body_read_accept(&accept, e->body, e->size_bytes, &v->arena, &ignored) == STATUS_OK)
+        (void)snprintf(v->version, sizeof(v->version), "%.*s", (int)strcspn(accept.binding, " "),
+                       accept.binding);
+}
 
-        if (e->kind != JOURNAL_ACCEPT || e->proof.gone != 0 ||
-            body_read_accept(&accept, e->body, e->size_bytes, &v->arena, &ignored) != STATUS_OK)
-            continue;
-        *ret_len = strcspn(accept.binding, " ");
-        if (*ret_len > 0)
-            return accept.binding;
+/* Checks the chain from the next record on, which is NULL behind the last one. */
+static void verification_check_chain(struct verification *v)
+{
+    size_t n_bytes = 0;
+
+    for (; v->at != NULL && n_bytes < VERIFICATION_HASHED_BYTES;
+         v->at = list_next(&v->found.events, v->at)) {
+        const struct journal_event *e = container_of(v->at, const struct journal_event, link);
+        const struct chain_link link = verification_link(v, e);
+
+        if (v->problem == NULL) {
+            v->problem = chain_check(&v->hashing, &v->check, &link);
+            v->problem_record += v->problem == NULL;
+        }
+        verification_find_version(v, e);
+        n_bytes += sizeof(*e) + e->size_bytes;
     }
-    *ret_len = 0;
-    return "";
+    if (v->at == NULL && v->problem == NULL && (v->problem = chain_check_end(&v->check)) != NULL)
+        v->problem_record--;
 }
 
 /* Chooses the model that computes, or says why there is none. */
@@ -908,8 +908,6 @@ static void verification_choose(struct verification *v, const struct body_terms 
 {
     const struct models *models = v->request->models;
     struct error *why = &v->why_not;
-    size_t len;
-    const char *version = verification_version(v, &len);
     struct model *m;
 
     if (v->request->model[0] != '\0') {
@@ -920,14 +918,13 @@ static void verification_choose(struct verification *v, const struct body_terms 
     }
     for (size_t i = 0; i < models->n_loaded; i++) {
         m = models->loaded[i];
-        if (model_check_ready(m, why) == STATUS_OK && strlen(m->info.version) == len &&
-            memcmp(m->info.version, version, len) == 0 &&
+        if (model_check_ready(m, why) == STATUS_OK && strcmp(m->info.version, v->version) == 0 &&
             (v->model == NULL || strcmp(m->name, terms->model) == 0))
             v->model = m;
     }
     if (v->model != NULL)
         return;
-    if ((v->request->is_forced || v->request->changes != NULL || len == 0) &&
+    if ((v->request->is_forced || v->request->changes != NULL || v->version[0] == '\0') &&
         (models_get(&m, models, terms->model, why) == STATUS_OK ||
          models_get(&m, models, "", why) == STATUS_OK) &&
         model_check_ready(m, why) == STATUS_OK)
@@ -936,7 +933,7 @@ static void verification_choose(struct verification *v, const struct body_terms 
         (void)error_set(why, STATUS_NOT_FOUND,
                         "the turn was computed by the model with hash %.64s, and no model here has "
                         "it: serve that file",
-                        version);
+                        v->version);
 }
 
 /* The first record cannot open a conversation: what comes behind it is not checked. */
@@ -1033,19 +1030,33 @@ enum status verification_open(struct verification **out, struct conversations *a
     v->request = r;
     v->notify = notify;
     v->arg = arg;
+    rc = chain_open(&v->hashing, err);
+    if (rc != STATUS_OK) {
+        free(v);
+        return rc;
+    }
     arena_init(&v->arena, VERIFICATION_MAX_BYTES);
     arena_init(&v->results, VERIFICATION_MAX_BYTES);
     journal_found_init(&v->found);
     list_move(&found->events, &v->found.events);
-    rc = verification_check_chain(v, err);
-    if (rc == STATUS_OK)
-        rc = verification_begin_all(v, err);
-    if (rc != STATUS_OK) {
-        verification_close(v);
-        return rc;
-    }
     v->at = list_first(&v->found.events);
     *out = v;
+    return STATUS_OK;
+}
+
+enum status verification_advance(struct verification *v, bool *ret_is_done, struct error *err)
+{
+    *ret_is_done = false;
+    if (v->has_begun)
+        return verification_apply_all(v, ret_is_done, err);
+    verification_check_chain(v);
+    if (v->at == NULL) {
+        if (verification_begin_all(v, err) != STATUS_OK)
+            return err->status;
+        v->at = list_first(&v->found.events);
+        v->has_begun = true;
+    }
+    v->notify(v->arg);
     return STATUS_OK;
 }
 
@@ -1067,6 +1078,7 @@ void verification_close(struct verification *v)
         completed_turn_unref(v->turns[i].computed);
     }
     recall_close(v->recall);
+    chain_close(&v->hashing);
     journal_found_deinit(&v->found);
     arena_deinit(&v->arena);
     arena_deinit(&v->results);
@@ -1090,7 +1102,7 @@ const char *verification_chain_problem(const struct verification *v, size_t *ret
 
 const uint8_t *verification_chain(const struct verification *v)
 {
-    return v->chain;
+    return v->check.at;
 }
 
 const struct model *verification_model(const struct verification *v)

@@ -79,23 +79,23 @@ struct verification_request {
 /* Begins. found has the records of one conversation, as a query with wants_chain finds them; the
  * events are taken on success. They may be anybody's bytes. request is borrowed until
  * verification_close. notify is called when verification_advance may have something to do; since it
- * is called inside other functions of the domain, it only notes the fact. EXHAUSTED, UNAVAILABLE.
- */
+ * is called inside other functions of the domain, it only notes the fact. EXHAUSTED. */
 enum status verification_open(struct verification **out, struct conversations *all,
                               const struct verification_request *r, struct journal_found *found,
                               void (*notify)(void *arg), void *arg, struct error *err) MUST_CHECK;
 /* Ends the turn in flight and frees v with its results. NULL is fine. */
 void verification_close(struct verification *v);
 
-/* Goes on, until it waits or is done. After a failure only verification_close may follow; a turn
- * that differs or cannot be computed is no failure. */
+/* Goes on, until it waits, is done, or others should have their turn; then it notifies. EXHAUSTED
+ * and UNAVAILABLE among others. After a failure only verification_close may follow; a turn that
+ * differs or cannot be computed is no failure. */
 enum status verification_advance(struct verification *v, bool *ret_is_done,
                                  struct error *err) MUST_CHECK;
 
 /* What was found so far; valid until verification_close. */
 const struct verified_turn *verification_turns(const struct verification *v, size_t *ret_n);
 /* What is wrong with the chain of the records, and with which of them, from 0; NULL: nothing is.
- * Known at once. */
+ * As the next two known once verification_advance is done. */
 const char *verification_chain_problem(const struct verification *v, size_t *ret_record);
 /* The value of the chain behind the last record, [SHA256_BYTES]. */
 const uint8_t *verification_chain(const struct verification *v);
