@@ -5,7 +5,11 @@
  * An agent of an earlier process looks for its conversation first. If this has one turn more than
  * people have been told of, the earlier process had asked it, and the agent reads this turn. An
  * agent whose conversation has left memory amid a turn does the same: the journal could not be
- * written, or the lease was over. */
+ * written, or the lease was over.
+ *
+ * An agent that goes on in another conversation closes the former one once the record of its task,
+ * which names the conversation, is durable: whatever a kill leaves, the task finds the one that is
+ * named. */
 #include "server/service/agents.h"
 
 #include <stdlib.h>
@@ -24,6 +28,7 @@
 #include "server/journal/journal.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
+#include "server/service/keeping.h"
 
 struct service_agent {
     struct link ready; /* in its host's ready */
@@ -33,6 +38,9 @@ struct service_agent {
     const struct service_pool_plan *plan;
     struct conversation_id conversation;
     bool has_conversation;
+    struct conversation_id former; /* has_former: it is closed once this turn is written */
+    bool has_former;
+    uint64_t former_turn;
     struct turn_reader reader;
     bool is_reading;
     struct buf heard;     /* since its last answer */
@@ -108,6 +116,46 @@ static enum status service_agent_begin_if_ready(struct service_agent *a, struct 
     return rc == STATUS_UNAVAILABLE ? STATUS_OK : rc;
 }
 
+/* Closes the former conversation, if there is one. */
+static void service_agent_end_former(struct service_agent *a)
+{
+    struct conversation *c;
+
+    if (!a->has_former)
+        return;
+    a->has_former = false;
+    c = conversations_get(a->host->conversations, &a->former);
+    if (c != NULL)
+        conversation_close(c, WATCH_CLOSED, "its task goes on in another one");
+    else
+        conversations_forget(a->host->conversations, &a->former);
+}
+
+/* The same, if a kill cannot bring it back. */
+static void service_agent_end_former_if_due(struct service_agent *a)
+{
+    const struct service_keeping *k = a->host->service->keeping;
+
+    if (k == NULL || a->former_turn <= k->written_turn)
+        service_agent_end_former(a);
+}
+
+/* The agent goes on in another conversation than former, or in none yet. */
+static void service_agent_has_left(struct service_agent *a, const struct conversation_id *former)
+{
+    const struct service_keeping *k = a->host->service->keeping;
+    struct conversation *c = conversations_get(a->host->conversations, former);
+
+    service_agent_end_former(a);
+    if (c != NULL)
+        c->is_pinned = false;
+    a->former = *former;
+    a->has_former = true;
+    a->former_turn = k == NULL ? 0 : k->turn;
+    scene_changed(a->scene);
+    service_agent_end_former_if_due(a);
+}
+
 static void service_agent_stop_reading(struct service_agent *a)
 {
     if (a->is_reading)
@@ -130,8 +178,7 @@ static void service_agent_end(struct service_agent *a)
     if (c != NULL)
         conversation_close(c, WATCH_CLOSED, "its task has ended");
     a->has_conversation = false;
-    a->n_asked_bytes = a->n_lost = 0;
-    buf_clear(&a->heard);
+    service_agent_end_former(a);
 }
 
 static enum status service_agent_make(struct service_agent **out, struct service_agents_host *h,
@@ -192,7 +239,18 @@ static void service_agent_close(struct service_agent *a)
 
 static enum status service_agent_reset(struct service_agent *a, struct error *err)
 {
-    service_agent_end(a);
+    enum status rc;
+
+    service_agent_stop_reading(a);
+    if (a->has_conversation)
+        service_agent_has_left(a, &a->conversation);
+    a->has_conversation = false;
+    a->n_asked_bytes = a->n_lost = 0;
+    buf_clear(&a->heard);
+    rc = service_agent_begin_if_ready(a, err);
+    if (rc != STATUS_EXHAUSTED || !a->has_former)
+        return rc;
+    service_agent_end_former(a); /* its principal may have no more of them */
     return service_agent_begin_if_ready(a, err);
 }
 
@@ -239,6 +297,7 @@ static enum status service_agent_say(struct service_agent *a, struct conversatio
 static enum status service_agent_answer(struct service_agent *a, struct conversation *c, size_t len,
                                         struct error *err)
 {
+    const struct conversation_id former = a->conversation;
     const bool has_turns = c->host.n_turns > 0;
     enum status rc = service_agent_say(a, c, len, err);
 
@@ -247,7 +306,7 @@ static enum status service_agent_answer(struct service_agent *a, struct conversa
         return rc;
     if (service_agent_begin(a, err) != STATUS_OK)
         return err->status;
-    conversation_close(c, WATCH_CLOSED, "it is full, and its task goes on in another one");
+    service_agent_has_left(a, &former);
     c = conversations_get(a->host->conversations, &a->conversation);
     return service_agent_say(a, c, len, err);
 }
@@ -331,6 +390,7 @@ static void service_agent_read(struct service_agent *a)
     struct turn_event event;
     struct error err;
 
+    service_agent_end_former_if_due(a);
     while (a->is_reading && reader_next(&a->reader, &event)) {
         if (event.kind == EVENT_DONE) {
             service_agent_done(a);
@@ -403,7 +463,8 @@ static bool service_agent_look(struct service_agent *a)
     return a->is_looking;
 }
 
-/* Reads the turn that the earlier process had begun, or begins one that people wait for. */
+/* Reads the turn that the earlier process had begun, or begins one that people wait for. A
+ * conversation without an answer, which the journal has not got, is begun again. */
 static enum status service_agent_resume(struct service_agent *a, struct error *err)
 {
     struct conversation *c = conversations_get(a->host->conversations, &a->conversation);
@@ -413,10 +474,16 @@ static enum status service_agent_resume(struct service_agent *a, struct error *e
         .resume = {.is_wanted = true, .generation = c == NULL ? 0 : c->host.generation},
     };
 
-    if (c == NULL)
-        return a->has_looked && a->look_error.status != STATUS_OK
-                   ? (*err = a->look_error).status
-                   : error_set(err, STATUS_NOT_FOUND, "the agent's conversation was closed");
+    if (c == NULL && a->has_looked && a->look_error.status != STATUS_OK)
+        return (*err = a->look_error).status;
+    if (c == NULL && a->n_turns > 0)
+        return error_set(err, STATUS_NOT_FOUND, "the agent's conversation was closed");
+    if (c == NULL) {
+        if (service_agent_begin(a, err) != STATUS_OK)
+            return err->status;
+        scene_changed(a->scene);
+        c = conversations_get(a->host->conversations, &a->conversation);
+    }
     c->is_pinned = true;
     if (c->host.n_turns + c->host.n_live <= a->n_turns && c->unended.request == NULL)
         return a->is_wanted ? service_agent_answer(a, c, a->n_wanted_bytes, err) : STATUS_OK;

@@ -6,6 +6,7 @@ where they were after kill -9.
 usage: test_service.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -685,6 +686,14 @@ def forgets(parleyd, write_tiny_model, folder):
         ann.told("Welcome. Choose what to do.", quick_replies=["bot"])
         ann.say("bot")
         ann.told("Speak.")
+        talk(ann, range(10))
+        resource.prlimit(parley.process.pid, resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+        ann.say("x" * 140)  # it goes on in a conversation that cannot be stored
+        children.until("the journal to fail", lambda: test_rooms.metric(parley, "parley_journal_failing ") == "1")
+        resource.prlimit(parley.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        said = ann.read()["text"]
+        assert not said.startswith("Sorry"), said
+        children.until("the full ones to be closed", lambda: test_rooms.metric(parley, "parley_conversations{", "small") == "1")
         talk(ann, range(10))
     with Mortal(parleyd, *flags) as parley:
         ann = come_back(parley, "ann", "Say more.")
