@@ -246,7 +246,7 @@ def kserve(cli, address):
     for model in "echo", "tiny", "cart":
         figures = bench(cli, url, "--model", model, "--concurrency", 4, "--requests", 12, "--turns", 2, "--input-tokens", 8)
         assert (figures["completed"], figures["failed"]) == (24, 0) and figures["e2el_ms_p50"] > 0, figures
-    assert "--model" in cli.complaint("bench", url, code=1)
+    assert "--model" in cli.complaint("bench", url, code=2)
     assert "nobody" in cli.complaint("bench", url, "--model", "nobody", code=1)
     assert cli.lines("conversations", "--json") == []
 
@@ -255,7 +255,7 @@ def act(cli, address):
     """Steps of a policy: each conversation a session of its own, each turn a step."""
     figures = bench(cli, f"act://{address}", "--model", "cart", "--concurrency", 4, "--requests", 12, "--turns", 3)
     assert (figures["completed"], figures["failed"]) == (36, 0) and figures["e2el_ms_p50"] > 0, figures
-    assert "--model" in cli.complaint("bench", f"act://{address}", code=1)
+    assert "--model" in cli.complaint("bench", f"act://{address}", code=2)
     assert "not a policy" in cli.complaint("bench", f"act://{address}", "--model", "tiny", code=1)
 
 
@@ -325,7 +325,7 @@ def any_method(cli, address, folder):
         ("/Get", "{}", "needs a method"),
         ("", "{}", "needs a method"),
     ]:
-        line = cli.complaint("bench", f"grpc://{address}{method}", "--data", data, code=1)
+        line = cli.complaint("bench", f"grpc://{address}{method}", "--data", data, code=2 if word == "needs a method" else 1)
         assert word in line, line
 
 

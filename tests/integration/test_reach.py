@@ -97,6 +97,9 @@ def malformed():
     for address in ("", "a b", "localhost:", "localhost:0", "localhost:65536", "localhost:x", "http://localhost:8000", "[::1", "[localhost", "::1]:1",
                     "a/b:1", "localhost:1 ", "é:1", "x" * 300 + ":1", "unix:", "dns:"):
         is_told(address, "ADDRESS_MALFORMED", is_final=True)
+    for target in ("parley://a b", "act://a b", "kserve://a b", "grpc://a b/pkg.Service/Method"):
+        done = children.run([PARLEY, "bench", target, "--model", "echo"], capture_output=True, text=True)
+        assert done.returncode == 2 and "is not an address" in done.stderr, done
     for address, whole in (("localhost", "localhost:8001"), ("::1", "[::1]:8001"), ("[::1]", "[::1]:8001"), ("[::1]:07", "[::1]:7"), ("h:1", "h:1"),
                            ("unix:/a b", "unix:/a b"), ("127.0.0.1", "127.0.0.1:8001"), ("fe80::1%eth0", "[fe80::1%eth0]:8001")):
         assert reach.fault_of(address) == "" and reach.address_of(address) == whole, address

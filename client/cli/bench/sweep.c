@@ -163,15 +163,17 @@ struct bench_server {
     uint32_t n_begun; /* conversations: each load draws other words */
 };
 
-/* Opens and warms it up. False, with an error printed. */
-static bool server_open(struct bench_server *s, struct sweep *b, const char *address)
+/* Opens and warms it up. False, with an error printed, and *ret_code as target_type.open has it. */
+static bool server_open(struct bench_server *s, struct sweep *b, const char *address,
+                        enum exit_code *ret_code)
 {
     const struct target_type *type;
     struct error err = {0};
     const char *rest;
 
     type = target_type_of(address, &rest); /* not NULL: the address was checked */
-    *s = (struct bench_server){.address = address, .target = type->open(rest, &b->config)};
+    *s =
+        (struct bench_server){.address = address, .target = type->open(rest, &b->config, ret_code)};
     if (s->target == NULL)
         return false;
     prompts_init(&s->prompts, b->seed);
@@ -547,9 +549,9 @@ enum exit_code sweep_run(struct sweep *b, const char *command)
         max_runs = SWEEP_MAX_STEPS;
     b->runs = xalloc(max_runs * sizeof(*b->runs));
     buf_init(&b->verdict, VERDICT_MAX_BYTES);
-    if (!server_open(&servers[0], b, b->address))
+    if (!server_open(&servers[0], b, b->address, &code))
         goto free_runs;
-    if (b->against == NULL || server_open(&servers[1], b, b->against)) {
+    if (b->against == NULL || server_open(&servers[1], b, b->against, &code)) {
         code = b->knee_bound == NULL ? run_levels(b, servers) : find_knee(b, &servers[0]);
         code = worse(write_page(b, command), code);
         if (b->against != NULL)

@@ -66,8 +66,10 @@ struct target_type {
     bool can_constrain, can_fork;
     bool counts_no_tokens; /* it does not say how many tokens a prompt and a reply have */
     size_t session_size;   /* bytes; zeroed, it is one */
-    /* Waits for the server. NULL: it was not ready in time; stderr says so. */
-    struct target *(*open)(const char *address, const struct target_config *config);
+    /* Waits for the server. NULL: it was not ready in time, or, with EXIT_MISUSE, the options are
+     * at fault; stderr says so. *ret_code is EXIT_FAILED before. */
+    struct target *(*open)(const char *address, const struct target_config *config,
+                           enum exit_code *ret_code);
     /* Ends turns in flight as failed, and waits for their ends. */
     void (*close)(struct target *t);
     /* STATUS_OK: end will be called, never inside this call. */

@@ -149,7 +149,8 @@ static void act_target_close(struct target *base)
     free(t);
 }
 
-static struct target *act_target_open(const char *address, const struct target_config *config)
+static struct target *act_target_open(const char *address, const struct target_config *config,
+                                      enum exit_code *ret_code)
 {
     struct connection_options where = config->connection;
     struct error err = {0};
@@ -157,13 +158,14 @@ static struct target *act_target_open(const char *address, const struct target_c
 
     if (config->model == NULL) {
         console_error("act:// needs a --model");
+        *ret_code = EXIT_MISUSE;
         return NULL;
     }
     where.server = address;
     t = xalloc(sizeof(*t));
     t->base.type = &act_target;
     t->model = config->model;
-    t->channel = connection_open(&where, NULL);
+    t->channel = connection_open(&where, ret_code);
     if (t->channel == NULL) {
         free(t);
         return NULL;

@@ -174,7 +174,8 @@ static void grpc_target_close(struct target *base)
     free(t);
 }
 
-static struct target *grpc_target_open(const char *address, const struct target_config *config)
+static struct target *grpc_target_open(const char *address, const struct target_config *config,
+                                       enum exit_code *ret_code)
 {
     struct connection_options where = config->connection;
     const char *path = path_of(address);
@@ -183,6 +184,7 @@ static struct target *grpc_target_open(const char *address, const struct target_
 
     if (path == NULL) {
         console_error("grpc:// needs a method: grpc://HOST:PORT/pkg.Service/Method");
+        *ret_code = EXIT_MISUSE;
         return NULL;
     }
     t = xalloc(sizeof(*t));
@@ -194,7 +196,7 @@ static struct target *grpc_target_open(const char *address, const struct target_
     (void)pthread_mutex_init(&t->lock, NULL); /* cannot fail on Linux */
     where.server = t->address;
     where.may_lack_health = true;
-    t->channel = connection_open(&where, NULL);
+    t->channel = connection_open(&where, ret_code);
     if (t->channel != NULL && describe_method(t, config->data, &err) == STATUS_OK)
         return &t->base;
     if (t->channel != NULL)

@@ -180,7 +180,8 @@ static void kserve_target_close(struct target *base)
     free(t);
 }
 
-static struct target *kserve_target_open(const char *address, const struct target_config *config)
+static struct target *kserve_target_open(const char *address, const struct target_config *config,
+                                         enum exit_code *ret_code)
 {
     struct connection_options where = config->connection;
     struct error err = {0};
@@ -188,6 +189,7 @@ static struct target *kserve_target_open(const char *address, const struct targe
 
     if (config->model == NULL) {
         console_error("kserve:// needs a --model");
+        *ret_code = EXIT_MISUSE;
         return NULL;
     }
     where.server = address;
@@ -195,7 +197,7 @@ static struct target *kserve_target_open(const char *address, const struct targe
     t = xalloc(sizeof(*t));
     t->base.type = &kserve_target;
     t->model = config->model;
-    t->channel = connection_open(&where, NULL);
+    t->channel = connection_open(&where, ret_code);
     if (t->channel == NULL) {
         free(t);
         return NULL;

@@ -425,12 +425,14 @@ static struct target *openai_target_new(const struct target_type *type, const ch
     return NULL;
 }
 
-static struct target *openai_target_open(const char *address, const struct target_config *config)
+static struct target *openai_target_open(const char *address, const struct target_config *config,
+                                         enum exit_code *ret_code)
 {
     return openai_target_new(&openai_target, address, config);
 }
 
-static struct target *openai_tls_open(const char *address, const struct target_config *config)
+static struct target *openai_tls_open(const char *address, const struct target_config *config,
+                                      enum exit_code *ret_code)
 {
     return openai_target_new(&openai_tls_target, address, config);
 }

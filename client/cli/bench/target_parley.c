@@ -55,14 +55,15 @@ static struct parley_target *parley_target_of(struct target *t)
     return container_of(t, struct parley_target, base);
 }
 
-static struct target *parley_target_open(const char *address, const struct target_config *config)
+static struct target *parley_target_open(const char *address, const struct target_config *config,
+                                         enum exit_code *ret_code)
 {
     struct connection_options where = config->connection;
     struct parley_channel *channel;
     struct parley_target *t;
 
     where.server = address;
-    channel = connection_open(&where, NULL);
+    channel = connection_open(&where, ret_code);
     if (channel == NULL)
         return NULL;
     t = xalloc(sizeof(*t));
