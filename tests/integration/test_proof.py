@@ -526,6 +526,11 @@ def long(parley, program, model, folder):
     answer = parley.conversations.VerifyUpload(conversations.ConversationsVerifyRequest(records=[r]) for r in records)
     assert answer.chain_problem == "" and answer.turns[0].verdict == answer.turns[0].VERDICT_DIFFERS, answer.chain_problem
     assert longest_s(parley) < before + 0.1, "others wait while the chain is hashed"
+    try:
+        parley.conversations.VerifyUpload(conversations.ConversationsVerifyRequest(records=[records[1]]) for _ in range(86))
+        raise SystemExit("taken: more than 256 MiB")
+    except grpc.RpcError as e:
+        assert e.code().name == "OUT_OF_RANGE" and "256 MiB" in e.details(), e
     parley.close(c)
 
 

@@ -1,7 +1,6 @@
 /* parley.v1.Conversations, Verify and VerifyUpload. The records are those of the request or of the
  * stream, or are read from the journal. The verification notifies the call, which lets it go on and
  * answers once it is done. A peer that goes away ends it. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -22,6 +21,9 @@
 
 /* Bound of one answer's memory: it has what the records say. */
 #define VERIFY_MAX_BYTES ((size_t)2 << 30)
+/* The most bytes of the records of one stream. The answer is made and written at once: others wait
+ * for a ms or two for each of its MiB. */
+#define VERIFY_UPLOAD_MAX_BYTES ((size_t)256 << 20)
 
 struct verify_call {
     struct call *call;
@@ -418,9 +420,9 @@ static enum status verify_upload_take(struct verify_call *v,
         return err->status;
     for (size_t i = 0; i < m->n_records; i++)
         size += m->records[i].len;
-    if (v->sent_bytes + size > shared_limit_part(verified, principal)) {
-        (void)error_field(err, "records", "have more than %" PRIu64 " MiB, which is the most",
-                          shared_limit_part(verified, principal) >> 20);
+    if (v->sent_bytes + size > VERIFY_UPLOAD_MAX_BYTES) {
+        (void)error_field(err, "records", "have more than %zu MiB, which is the most",
+                          VERIFY_UPLOAD_MAX_BYTES >> 20);
         return err->status = STATUS_RANGE;
     }
     if (shared_limit_take(verified, principal, size, err) != STATUS_OK)
