@@ -100,7 +100,7 @@ UNIGRAMS = {
 
 def folder_of(path, tokenizer):
     path.mkdir()
-    config = {"model_type": "llama", "hidden_act": "silu", "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1,
+    config = {"model_type": "llama", "tie_word_embeddings": True, "hidden_act": "silu", "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1,
               "num_attention_heads": 1, "num_key_value_heads": 1, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
               "vocab_size": 1, "bos_token_id": 1, "eos_token_id": 2}
     for name, value in {"config": config, "tokenizer": tokenizer}.items():
