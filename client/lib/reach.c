@@ -53,10 +53,16 @@ static struct address_parts split_address(const char *address)
 
 static bool is_host(const struct address_parts *p)
 {
+    bool is_zone = false; /* of an IPv6 address, behind "%" */
+
     for (size_t i = 0; i < p->len; i++) {
         unsigned char c = (unsigned char)p->host[i];
 
-        if (!isalnum(c) && strchr(p->is_ipv6 ? ":.%_-" : "._-", c) == NULL)
+        if (p->is_ipv6 && !is_zone)
+            is_zone = c == '%' && i > 0;
+        else if (!isalnum(c) && strchr("._-", c) == NULL)
+            return false;
+        if (p->is_ipv6 && !is_zone && !isxdigit(c) && c != ':' && c != '.')
             return false;
     }
     return p->len > 0;

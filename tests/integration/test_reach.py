@@ -94,7 +94,7 @@ def is_told(address, reason, ca=None, is_final=False):
 
 
 def malformed():
-    for address in ("", "a b", "localhost:", "localhost:0", "localhost:65536", "localhost:x", "http://localhost:8000", "[::1", "[localhost", "::1]:1",
+    for address in ("", "a b", "localhost:", "localhost:0", "localhost:65536", "localhost:x", "http://localhost:8000", "[::1", "[localhost", "host:1:2", "::1]:1",
                     "a/b:1", "localhost:1 ", "é:1", "x" * 300 + ":1", "unix:", "dns:"):
         is_told(address, "ADDRESS_MALFORMED", is_final=True)
     for target in ("parley://a b", "act://a b", "kserve://a b", "grpc://a b/pkg.Service/Method"):

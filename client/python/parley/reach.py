@@ -62,9 +62,10 @@ FINAL = frozenset(cause[0] for row in TEXTS for cause in row[1:] if cause[2])
 
 def _split(address: str) -> tuple[str, str | None] | None:
     """Returns the host, with brackets if it is IPv6, and the port, None if there is none."""
-    if re.fullmatch(r"[0-9A-Za-z:.%_-]*", address) and address.count(":") > 1:
-        return f"[{address}]", None
-    found = re.fullmatch(r"(\[[0-9A-Za-z:.%_-]+\]|[0-9A-Za-z._-]+)(?::(.*))?", address)
+    ipv6 = "[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._-]*)?"
+    if address.count(":") > 1 and not address.startswith("["):
+        return (f"[{address}]", None) if re.fullmatch(ipv6, address) else None
+    found = re.fullmatch(rf"(\[{ipv6}\]|[0-9A-Za-z._-]+)(?::(.*))?", address)
     return None if found is None else (found[1], found[2])
 
 
