@@ -77,6 +77,7 @@ static const struct nested_row chat_rows[] = {
     {"messages[].function_call.arguments", TEXT | OBJECT | OPEN, NULL},
     {"messages[].function_call.name", TEXT, NULL},
     {"messages[].name", TEXT, NULL},
+    {"messages[].prefix", BOOL, NULL},
     {"messages[].reasoning", TEXT, NULL},
     {"messages[].reasoning_content", TEXT, NULL},
     {"messages[].role", TEXT, NULL},

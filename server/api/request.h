@@ -24,6 +24,7 @@ struct prompt {
     bool is_plain;
     struct raw_rules raw; /* of a plain one */
     bool has_names;       /* a message that is no tool's result has a name */
+    bool is_begun;        /* the last message, the assistant's, is the beginning of the reply */
     struct tool_use tool_use;
 };
 
@@ -119,9 +120,8 @@ enum status request_message_extras(struct message *out, const struct message_ext
 /* A list of {"role", "content"}. */
 enum status request_messages(struct prompt *out, const json_t *list, const char *name,
                              struct arena *arena, struct error *err) MUST_CHECK;
-/* For APIs in which a last message of the assistant's is the beginning of the reply: INVALID. */
-enum status request_refuse_begun(const struct prompt *p, const char *name,
-                                 struct error *err) MUST_CHECK;
+/* Whether the messages end with one of the assistant's. */
+bool request_ends_with_reply(const struct prompt *p);
 /* The text of a message: a string, or a list of parts that are text. Its role stays. */
 enum status request_content(struct message *out, const json_t *value, const char *name,
                             struct arena *arena, struct error *err) MUST_CHECK;

@@ -312,13 +312,9 @@ enum status request_messages(struct prompt *out, const json_t *list, const char 
     return STATUS_OK;
 }
 
-enum status request_refuse_begun(const struct prompt *p, const char *name, struct error *err)
+bool request_ends_with_reply(const struct prompt *p)
 {
-    if (p->n_messages == 0 || p->messages[p->n_messages - 1].role != ROLE_ASSISTANT)
-        return STATUS_OK;
-    return error_field(err, name,
-                       "must end with the user's: a reply is a message of its own and does not go "
-                       "on from the assistant's");
+    return p->n_messages > 0 && p->messages[p->n_messages - 1].role == ROLE_ASSISTANT;
 }
 
 /* --- raw prompts --- */

@@ -10,6 +10,7 @@
 #include "server/access/access.h"
 #include "server/api/generation.h"
 #include "server/api/passed_exchange.h"
+#include "server/api/reply_end.h"
 #include "server/api/request_key.h"
 #include "server/cluster/cluster.h"
 #include "server/conversation/conversation.h"
@@ -507,10 +508,14 @@ static enum status resolution_generate_as(struct exchange *x, struct generation_
     }
     if (resolution_find_model(&plan->model, x, r->model, err) != STATUS_OK)
         return err->status;
+    if (is_named && r->prompts[0].is_begun)
+        return error_field(err, "messages",
+                           "must end with the user's in a conversation: its replies are whole");
     if (is_named && resolution_plan_conversation(plan, x, r, err) != STATUS_OK)
         return err->status;
     if (request_fit_model(r, plan->model->info.text.reply_format, exchange_arena(x), err) ==
-        STATUS_OK)
+            STATUS_OK &&
+        request_continue(r, plan->model, exchange_arena(x), err) == STATUS_OK)
         return generation_start(x, plan, err);
     if (plan->is_to_keep)
         conversation_close(plan->conversation, WATCH_CLOSED, "its request was refused");

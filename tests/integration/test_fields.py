@@ -26,6 +26,7 @@ from test_raw import GAP
 from test_tools import HERMES
 
 SAY = [{"role": "user", "content": "hello"}]
+BEGUN = [*SAY, {"role": "assistant", "content": "a"}]
 TOOL = {"name": "f", "parameters": {"type": "object", "properties": {}}}
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
 # Of each column: the path, and a body that is answered after two tokens.
@@ -57,7 +58,7 @@ EXAMPLES = NUMBERS | {
     "structured_outputs.json": SCHEMA, "structured_outputs.json_object": True, "structured_outputs.regex": "a", "structured_outputs.structural_tag": {"x": 1},
     "structured_outputs.whitespace_pattern": " ?", "grammar": 'root ::= "a"', "guided_choice": ["a", "b"], "guided_grammar": 'root ::= "a"', "guided_json": SCHEMA, "guided_regex": "a",
     "json_schema": SCHEMA, "format": "json", "enable_thinking": False, "chat_template_kwargs": {"x": 1}, "include_reasoning": False, "separate_reasoning": False, "stream_reasoning": False,
-    "add_generation_prompt": False, "skip_special_tokens": False, "add_special_tokens": True, "add_special": True, "parse_special": True, "think": False, "keep_alive": "5m",
+    "add_generation_prompt": False, "continue_final_message": True, "skip_special_tokens": False, "add_special_tokens": True, "add_special": True, "parse_special": True, "think": False, "keep_alive": "5m",
     "images": ["eA=="], "context": [1, 2], "options": {"seed": 1}, "options.stop": ["x"], "reasoning_format": "none", "do_sample": False, "prompt_token_ids": [1, 2],
     "add_special_tokens completions": False, "add_special_tokens api/generate": False, "add_special completions": False, "add_special api/generate": False,
     "user": "ann", "prompt_cache_key": "ann", "prompt_cache_retention": "24h", "safety_identifier": "ann", "service_tier": "auto", "truncate_prompt_tokens": 5, "tfs_z": 0.5, "typical_p": 0.5, "repeat_last_n": 5, "min_keep": 3, "return_token_ids": True, "return_tokens_as_token_ids": True,
@@ -65,7 +66,7 @@ EXAMPLES = NUMBERS | {
 # What stands beside a field so that its value means something.
 BESIDE = {**{f"top_logprobs {api}": {"logprobs": True} for api in ("chat", "api/chat", "api/generate")}, "top_logprobs responses": {"include": ["message.output_text.logprobs"]}, "repeat_last_n": {"repeat_penalty": 1.5},
           "options.repeat_last_n": {"options": {"repeat_penalty": 1.5}}, "parse_special api/generate": {"raw": True}, "add_special_tokens api/generate": {"raw": True},
-          "add_special api/generate": {"raw": True}, "stream_options": {"stream": True}, "function_call": {"functions": [TOOL]}, "tool_choice chat": {"tools": EXAMPLES["tools"]},
+          "add_special api/generate": {"raw": True}, "stream_options": {"stream": True}, "add_generation_prompt chat": {"continue_final_message": True, "messages": BEGUN}, "continue_final_message chat": {"messages": BEGUN}, "function_call": {"functions": [TOOL]}, "tool_choice chat": {"tools": EXAMPLES["tools"]},
           "tool_choice api/chat": {"tools": EXAMPLES["tools"]}, "tool_choice responses": {"tools": EXAMPLES["tools responses"]}, "tool_choice messages": {"tools": EXAMPLES["tools messages"]},
           "parallel_tool_calls chat": {"tools": EXAMPLES["tools"]}, "parallel_tool_calls api/chat": {"tools": EXAMPLES["tools"]}, "parallel_tool_calls responses": {"tools": EXAMPLES["tools responses"]}}
 WITHOUT = {"prompt_token_ids chat": "messages"}
@@ -176,7 +177,7 @@ BLOCK = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
 # Requests that have what clients nest, each of which is answered as it is.
 NESTED = {
     "chat": [{"messages": [{"role": "system", "content": "s", "name": "n"}, {"role": "user", "content": [{"type": "text", "text": "x"}], "name": "n"},
-                           {"role": "assistant", "content": "a", "tool_calls": [CALL], "reasoning_content": "r", "annotations": []},
+                           {"role": "assistant", "content": "a", "tool_calls": [CALL], "reasoning_content": "r", "prefix": False, "annotations": []},
                            {"role": "tool", "tool_call_id": "c1", "content": "r"}, {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}, *SAY],
               "tools": [{"type": "function", "function": FULL}], "tool_choice": {"type": "function", "function": {"name": "f"}}},
              {"response_format": FORMAT}, {"functions": [FULL], "function_call": {"name": "f"}},

@@ -171,7 +171,6 @@ def errors(daemon):
     expect(400, '"tiny" does not support thinking', client.chat, "tiny", STORY, think=True)
     assert client.chat("echo", STORY, think=False, tools=[]).done
     expect(400, "images", client.chat, "tiny", [{"role": "user", "content": "x", "images": [b"abc"]}])
-    expect(400, "assistant", client.chat, "tiny", STORY + [{"role": "assistant", "content": "Once"}])
     expect(400, "suffix", client.generate, "tiny", "x", suffix="y")
     expect(400, "template", client.generate, "tiny", "x", template="y")
     expect(400, "context", client.generate, "tiny", "x", context=[1, 2], raw=True)

@@ -107,7 +107,7 @@ def tokens(parley):
     assert json.loads(call(url + "/tokenize", {"model": "tiny", "content": "<|im_end|>"})[1]) == {"tokens": end}
     assert json.loads(call(url + "/detokenize", {"model": "tiny", "tokens": end})[1]) == {"prompt": "<|im_end|>", "content": "<|im_end|>"}
     for body, param in [({"prompt": "a", "parse_special": 1}, "parse_special"), ({"content": 1}, "content"), ({"messages": "hello"}, "messages"), ({"messages": []}, "messages"), ({}, "prompt"), ({"messages": [user], "add_generation_prompt": 1}, "add_generation_prompt"),
-                        ({"messages": [user], "continue_final_message": True}, "continue_final_message"), ({"content": "a", "with_pieces": 1}, "with_pieces"), ({"prompt": "a", "return_token_strs": 1}, "return_token_strs"), ({"messages": [user], "chat_template": "{{ 1 }}"}, "chat_template"), ({"messages": [{"role": "user"}]}, "messages")]:
+                        ({"content": "a", "with_pieces": 1}, "with_pieces"), ({"prompt": "a", "return_token_strs": 1}, "return_token_strs"), ({"messages": [user], "chat_template": "{{ 1 }}"}, "chat_template"), ({"messages": [{"role": "user"}]}, "messages")]:
         status, reply = call(url + "/tokenize", {"model": "tiny", **body})[:2]
         assert status == 400 and param in json.loads(reply)["error"]["message"], (status, reply)
 

@@ -260,6 +260,46 @@ def chats_by_ids(parley):
         assert error.code == 400 and b"X-Conversation-Id" in error.read()
 
 
+def begun(parley):
+    """A last message of the assistant's is the beginning of the reply: in Messages and /api/chat always, in a chat by vLLM's field of the request or Mistral's of the message."""
+    system = {"role": "system", "content": "Be brief."}
+    ways = (("/v1/chat/completions", {"continue_final_message": True, "add_generation_prompt": False, "max_tokens": 6}, {}), ("/v1/chat/completions", {"max_tokens": 6}, {"prefix": True}),
+            ("/v1/messages", {"max_tokens": 6}, {}), ("/api/chat", {"stream": False, "options": {"num_predict": 6, "temperature": 0}}, {}))
+    for model, messages, start in (("tiny", SAY, "Once upon"), ("tiny", [system, *SAY], "A"), ("hermes", SAY, '{"a": '), ("hermes", SAY, ""), ("bos", SAY, "Once")):
+        prompt = ids_of(parley, model, messages=messages) + ids_of(parley, model, content=start)
+        reply = whole(parley, prompt, model, ignore_eos=False)[1]
+        assert ids_of(parley, model, messages=[*messages, {"role": "assistant", "content": start}], continue_final_message=True) == prompt
+        for path, more, of_message in ways:
+            body = {"model": model, "temperature": 0, "return_token_ids": True, "messages": [*messages, {"role": "assistant", "content": start, **of_message}], **more}
+            if path == "/v1/messages" and messages[0] is system:
+                body |= {"system": system["content"], "messages": body["messages"][1:]}
+            status, said = post(parley, path, body)
+            own = said["choices"][0]["token_ids"] if "choices" in said else said.get("token_ids")
+            assert status == 200 and said["prompt_token_ids"] == prompt and own == reply, (path, said, prompt, reply)
+            if path == "/v1/messages":
+                assert post(parley, "/v1/messages/count_tokens", {name: value for name, value in body.items() if name != "max_tokens"})[1]["input_tokens"] == len(prompt)
+    # Without the field a chat has a further message of the assistant's, as OpenAI's; calls behind a beginning are calls.
+    asked = {"model": "hermes", "messages": [*SAY, {"role": "assistant", "content": "Well. "}], "return_token_ids": True}
+    assert post(parley, "/v1/chat/completions", {**asked, "max_tokens": 1})[1]["prompt_token_ids"] == ids_of(parley, "hermes", messages=asked["messages"])
+    called = post(parley, "/v1/chat/completions", {**asked, "continue_final_message": True, "tools": TOOLS, **says(CALL)})[1]["choices"][0]
+    assert called["finish_reason"] == "tool_calls" and called["message"]["tool_calls"] and not called["message"]["content"], called
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    for path, more, says_so in (("/v1/chat/completions", {"messages": SAY, "continue_final_message": True}, "continue_final_message"),
+                                ("/v1/chat/completions", {"continue_final_message": True, "add_generation_prompt": True}, "add_generation_prompt"),
+                                ("/v1/chat/completions", {"continue_final_message": 1}, "continue_final_message"), ("/tokenize", {"messages": SAY, "continue_final_message": True}, "continue_final_message"),
+                                ("/v1/chat/completions", {"continue_final_message": True, "reasoning_effort": "low"}, "thoughts"), ("/api/chat", {"think": True}, "thoughts"),
+                                ("/v1/chat/completions", {"continue_final_message": True, "messages": [*SAY, {"role": "assistant", "content": "", "tool_calls": calls}]}, "results"),
+                                ("/api/chat", {"model": "echo"}, "vocabulary"), ("/v1/messages", {"model": "echo", "max_tokens": 1}, "vocabulary")):
+        status, said = post(parley, path, {**asked, **more})
+        assert status == 400 and says_so in json.dumps(said), (path, more, status, said)
+    request = urllib.request.Request(f"http://{parley.http}/v1/messages", json.dumps({**asked, "max_tokens": 1}).encode(), {"X-Conversation-Id": "begun"})
+    try:
+        urllib.request.urlopen(request, timeout=PATIENCE)
+        raise AssertionError("a begun reply in a named conversation is taken")
+    except urllib.error.HTTPError as error:
+        assert error.code == 400 and b"conversation" in error.read()
+
+
 def kept(parleyd, flags, folder):
     """A keyed raw prompt that a kill interrupts has the same ids afterwards: its rules are in the journal."""
     asked = {"model": "tiny", "prompt": "<|im_start|>user\nhello<|im_end|>\n", "max_tokens": 4, "ignore_eos": True, "seed": 9}
@@ -361,7 +401,7 @@ def main():
         children.run([write_tiny_model, path("hermes.gguf"), "8192", "1", path("hermes.jinja")], check=True)
         flags = [flag for name in ("tiny", "bos", "gap", "files", "hermes") for flag in ("--model", f"{name}={path(name + '.gguf')}")]
         with harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0") as parley:
-            for test in (control_tokens, beginnings, gaps, infills, pieces, reply_ids, ids_elsewhere, contexts, chats_by_ids):
+            for test in (control_tokens, beginnings, gaps, infills, pieces, reply_ids, ids_elsewhere, contexts, chats_by_ids, begun):
                 if not only or test.__name__ in only:
                     start = time.monotonic()
                     test(parley)

@@ -6,6 +6,7 @@
 #include "server/api/anthropic/error.h"
 #include "server/api/anthropic/request.h"
 #include "server/api/generation.h"
+#include "server/api/reply_end.h"
 #include "server/api/reply_stop.h"
 #include "server/api/resolution.h"
 #include "server/api/routes.h"
@@ -370,13 +371,15 @@ static enum status anthropic_count(struct exchange *x, const json_t *body, struc
     buf_init(&out, COUNT_ANSWER_BYTES);
     rc = request_fit_model(&r, m->info.text.reply_format, exchange_arena(x), err);
     if (rc == STATUS_OK)
+        rc = request_continue(&r, m, exchange_arena(x), err);
+    if (rc == STATUS_OK && r.prompts->n_messages > 0)
         rc = m->agent->type->text->render(m->agent, r.prompts->messages, r.prompts->n_messages,
                                           r.prompts->tool_use.tools, r.variables.json, true, &ids,
                                           err);
     if (rc == STATUS_OK) {
         w = json_writer_begin(&out);
         json_begin_object(&w, NULL);
-        json_write_unsigned(&w, "input_tokens", ids.len / sizeof(int32_t));
+        json_write_unsigned(&w, "input_tokens", r.prompts->n_ids + ids.len / sizeof(int32_t));
         json_end_object(&w);
         answer_json(x, &w, &out);
     }

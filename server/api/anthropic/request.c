@@ -216,9 +216,9 @@ static enum status anthropic_take_prompt(struct prompt *out, const json_t *body,
 
     if (request_messages(out, json_object_get(chat, "messages"), "messages", arena, err) !=
             STATUS_OK ||
-        request_refuse_begun(out, "messages", err) != STATUS_OK ||
         (given != NULL && anthropic_read_system(&system, given, arena, err) != STATUS_OK))
         return err->status;
+    out->is_begun = request_ends_with_reply(out);
     return anthropic_put_first(out, &system, arena, err);
 }
 

@@ -248,7 +248,8 @@ static enum status ollama_take_messages(struct request *out, const json_t *body,
     if (request_messages(out->prompts, chat, "messages", arena, err) != STATUS_OK ||
         request_tools(out, body, TOOLS_OF_CHAT, arena, err) != STATUS_OK)
         return err->status;
-    return request_refuse_begun(out->prompts, "messages", err);
+    out->prompts->is_begun = request_ends_with_reply(out->prompts);
+    return STATUS_OK;
 }
 
 static const struct field_name ollama_names[] = {{"max_tokens", "num_predict"},

@@ -23,7 +23,7 @@ struct openai_body {
     const char *no_effect; /* of fields that are known, and change nothing */
     uint32_t ignored;
     uint32_t best_of;
-    bool has_best_of;
+    bool has_best_of, continues;
 };
 
 static bool is_all_text(const json_t *value)
@@ -63,6 +63,7 @@ static const struct field_row chat_rows[] = {
     REFUSED("add_special_tokens", false, "must be false: the chat template has them"),
     REFUSED("audio", empty, "is not supported: replies are text"),
     REFUSED("best_of", one, NO_BEST),
+    {"continue_final_message", FIELD_BOOL, .to = TO(continues)},
     REFUSED("echo", empty, "is not supported: put the message before the reply"),
     {"logprobs", FIELD_BOOL, .to = TO(r.base.want_logprobs)},
     REFUSED("max_output_tokens", empty, NO_LENGTH),
@@ -206,6 +207,38 @@ static const struct field_name names_of_old_chat[] = {{"messages[0].text", "mess
 static const struct field_name names_of_responses[] = {
     {"max_tokens", "max_output_tokens"}, {"messages", "input"}, {"messages[0].text", "input"}, {0}};
 
+/* Takes vLLM's two fields out of the body: elsewhere they are refused. */
+static enum status take_continues(const struct openai_body *given, const json_t *body,
+                                  struct error *err)
+{
+    const json_t *starts = field(body, "add_generation_prompt");
+
+    if (!given->continues)
+        return STATUS_OK;
+    if (json_is_true(starts))
+        return error_field(err, "continue_final_message",
+                           "cannot be combined with add_generation_prompt");
+    (void)json_object_del((json_t *)body, "continue_final_message"); /* it is there */
+    if (json_is_false(starts))
+        (void)json_object_del((json_t *)body, "add_generation_prompt");
+    return STATUS_OK;
+}
+
+/* Whether the reply goes on from the last message: by vLLM's field of the request, or by Mistral's
+ * and DeepSeek's of the message. */
+static enum status take_begun(struct prompt *p, const struct openai_body *given, struct error *err)
+{
+    const size_t n = json_array_size(given->messages);
+    const json_t *last = n == 0 ? NULL : json_array_get(given->messages, n - 1);
+
+    if (given->continues && !request_ends_with_reply(p))
+        return error_field(err, "continue_final_message",
+                           "needs a last message of the assistant's");
+    p->is_begun =
+        given->continues || (request_ends_with_reply(p) && json_is_true(field(last, "prefix")));
+    return STATUS_OK;
+}
+
 enum status request_chat(struct request *out, const json_t *body, struct arena *arena,
                          struct error *err)
 {
@@ -216,6 +249,7 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
     if (openai_body_read(&given, &of_chat, body, err) != STATUS_OK ||
         openai_body_list_others(&others, &given, &of_chat, FIELDS_OF_CHAT, body, arena, err) !=
             STATUS_OK ||
+        take_continues(&given, body, err) != STATUS_OK ||
         request_sampling(&r->overrides, body, "max_completion_tokens", arena, err) != STATUS_OK ||
         request_constraint(r, body, given.response_format, "response_format", arena, err) !=
             STATUS_OK ||
@@ -240,6 +274,8 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
     if (given.ids != NULL
             ? request_chat_ids(r->prompts, given.ids, "prompt_token_ids", arena, err) != STATUS_OK
             : request_messages(r->prompts, given.messages, "messages", arena, err) != STATUS_OK)
+        return err->status;
+    if (take_begun(r->prompts, &given, err) != STATUS_OK)
         return err->status;
     r->names = field(body, "max_completion_tokens") != NULL ? names_of_chat : names_of_old_chat;
     if (request_leave_out(r, others, arena, err) != STATUS_OK)

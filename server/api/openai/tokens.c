@@ -8,6 +8,7 @@
 #include "server/api/known_fields.h"
 #include "server/api/openai/error.h"
 #include "server/api/openai/request.h"
+#include "server/api/reply_end.h"
 #include "server/api/resolution.h"
 #include "server/api/routes.h"
 #include "server/http/exchange.h"
@@ -21,7 +22,7 @@ enum { TOKEN_MAX_BYTES = 64 << 10, TOKENS_MAX_BYTES = 64 << 20 };
 struct tokens_body {
     const char *model;
     const json_t *messages, *ids, *prompt, *content;
-    bool is_replied, gives_texts, gives_pieces;
+    bool is_replied, continues, gives_texts, gives_pieces;
 };
 
 #define TO(member) offsetof(struct tokens_body, member)
@@ -32,7 +33,7 @@ static const struct field_row body_rows[] = {
     {"add_generation_prompt", FIELD_BOOL, .to = TO(is_replied)},
     {"chat_template", FIELD_ANY, .refused = "is not supported: the model's own is used", .is_off = field_is_empty},
     {"content", FIELD_ANY, .to = TO(content)},
-    {"continue_final_message", FIELD_BOOL, .refused = "is not served here", .is_off = field_is_false},
+    {"continue_final_message", FIELD_BOOL, .to = TO(continues)},
     {"messages", FIELD_LIST, .to = TO(messages)},
     {"model", FIELD_TEXT, .to = TO(model)},
     {"prompt", FIELD_ANY, .to = TO(prompt)},
@@ -148,6 +149,16 @@ static enum status messages_to_ids(struct buf *ids, struct exchange *x, const st
         request_variables(&r, body, NULL, arena, err) != STATUS_OK ||
         request_fit_model(&r, m->info.text.reply_format, arena, err) != STATUS_OK)
         return err->status;
+    if (given->continues && !request_ends_with_reply(&p))
+        return error_field(err, "continue_final_message",
+                           "needs a last message of the assistant's");
+    p.is_begun = given->continues;
+    if (request_continue(&r, m, arena, err) != STATUS_OK)
+        return err->status;
+    if (p.n_ids > 0)
+        return buf_append(ids, p.ids, p.n_ids * sizeof(p.ids[0])) == STATUS_OK
+                   ? STATUS_OK
+                   : error_no_memory(err, p.n_ids * sizeof(p.ids[0]), "the request");
     return m->agent->type->text->render(m->agent, p.messages, p.n_messages, p.tool_use.tools,
                                         r.variables.json, given->is_replied, ids, err);
 }
