@@ -163,20 +163,44 @@ static bool has_fitting_slashes(const struct exchange *x, const struct route *r)
     return x->coded_slash == SIZE_MAX || (r->has_slashes && x->coded_slash >= strlen(r->path));
 }
 
+/* The route of a path whose client's base URL lacks HTTP_BASE, or has it where the client adds it:
+ * OpenAI's clients are given one with it, Anthropic's one without. */
+static const struct route *find_at_base(struct exchange *x)
+{
+    const size_t len = strlen(HTTP_BASE);
+    const bool is_twice = strncmp(x->path, HTTP_BASE HTTP_BASE "/", 2 * len + 1) == 0;
+    char *path = is_twice ? x->path + len : memcpy(x->path - len, HTTP_BASE, len);
+    const struct route *found =
+        route_find(&x->made, &x->front->config.routes, exchange_levels(x), path);
+
+    if (found == NULL)
+        return NULL;
+    if (x->coded_slash != SIZE_MAX)
+        x->coded_slash = is_twice ? x->coded_slash - len : x->coded_slash + len;
+    x->path = path;
+    return found;
+}
+
 /* The route of the path without slashes at its end, which proxies and people add. */
 static const struct route *find_path(struct exchange *x)
 {
     const struct routes *routes = &x->front->config.routes;
     size_t len = strlen(x->path), kept = len;
     const struct route *found;
+    char *given = x->path;
 
     while (kept > 1 && x->path[kept - 1] == '/')
         kept--;
     x->path[kept] = '\0';
     found = route_find(&x->made, routes, exchange_levels(x), x->path);
-    if (found == NULL && kept < len) /* named whole in the error */
+    if (found == NULL)
+        found = find_at_base(x);
+    if (found != NULL && has_fitting_slashes(x, found))
+        return found;
+    x->path = given; /* named whole in the error */
+    if (kept < len)
         x->path[kept] = '/';
-    return found != NULL && has_fitting_slashes(x, found) ? found : NULL;
+    return NULL;
 }
 
 /* A preflight: a page may do what a program may. Or OPTIONS of the whole server. */

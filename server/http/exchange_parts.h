@@ -21,6 +21,7 @@ struct websocket;
 struct exchange_handler;
 
 enum { PROOF_MAX_BYTES = 512 }; /* the most bytes of Authorization and of X-Api-Key */
+#define HTTP_BASE "/v1"         /* the end of clients' base URLs */
 enum { TARGET_MAX_BYTES = 8000, CONVERSATION_NAME_MAX = 64 };
 enum { KEEP_ALIVE_MS = 120 * 1000, HEAD_MAX_BYTES = 16 << 10, ASKED_MAX_BYTES = 1024 };
 enum { CODING_MAX_BYTES = 15, ACCEPTS_MAX_BYTES = 255, KNOWN_MAX_BYTES = 255 };
@@ -115,8 +116,8 @@ struct exchange {
     const char *stream_type;     /* NULL: text/event-stream */
     enum method method;          /* 0: no method was read */
     const char *method_name;     /* static; NULL: no method was read */
-    char *path;                  /* decoded, in the arena; NULL: no path was read */
-    const char *query;           /* as it came; NULL: the target has none */
+    char *path; /* decoded, in the arena, with room for HTTP_BASE before it; NULL: not read */
+    const char *query;  /* as it came; NULL: the target has none */
     size_t coded_slash; /* where path has the first slash that came as %2F; SIZE_MAX: none */
     char conversation[CONVERSATION_NAME_MAX + 2];
     size_t conversation_len;

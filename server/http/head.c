@@ -159,11 +159,12 @@ bool head_path(struct exchange *x, const char *at, size_t len)
         return head_refuse_target(x, "does not begin with '/'");
     if (memmem(at, len, "%00", 3) != NULL)
         return head_refuse_target(x, "has a NUL");
-    path = arena_alloc(&x->arena, n_path + 1 + n_query + 1, 1);
+    path = arena_alloc(&x->arena, sizeof(HTTP_BASE) + n_path + 1 + n_query + 1, 1);
     if (path == NULL) {
         (void)error_no_memory(&x->err, len, "the request's target");
         return head_refuse(x, http_status_of(x->err.status));
     }
+    path += sizeof(HTTP_BASE);
     x->path = path;
     if (n_query > 0)
         x->query = memcpy(path + n_path + 1, mark + 1, n_query);

@@ -110,10 +110,26 @@ def slashes(parley):
     assert ask(parley, "/")[2] == b"Ollama is running" and b"'/nowhere/'" in ask(parley, "/nowhere/")[2]
 
 
+def bases(parley):
+    """A base URL without the /v1 of the paths, or with one too many, means the path that there is."""
+    for path in CHAT.removeprefix("/v1"), CHAT.removeprefix("/v1") + "/?beta=true", "/v1" + CHAT:
+        assert ask(parley, path, chat("hello"))[0] == 200, path
+    for path in "/models/echo", "/models/%65cho/", "/v1/v1/models/echo", "/models/e%63ho":
+        assert json.loads(ask(parley, path)[2])["id"] == "echo", path
+    for path in "/models/a%2Fb", "/v1/v1/models/a%2Fb":
+        status, _, body = ask(parley, path)
+        assert status == 404 and b"there is no model 'a/b'" in body, (path, status, body)
+    for path in "/models%2Fecho", "/v1/v1/v1/models", "/v1/v1", "/v1v1/models", "/v1/v1/nowhere", "/nowhere":
+        status, _, body = ask(parley, path)
+        assert status == 404 and b"there is no '" + path.replace("%2F", "/").encode() in body, (path, status, body)
+    assert ask(parley, "/completions", b'{"prompt": "hello"}')[0] == 200  # llama-server's own, in its form
+    assert ask(parley, "/v1/completions", b'{"prompt": "hello"}')[2] != ask(parley, "/completions", b'{"prompt": "hello"}')[2]
+
+
 def main():
     parleyd = sys.argv[1]
     with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--max-message-bytes", str(LIMIT), "--log-level", "debug") as parley:
-        for test in (compressed_requests, bombs, compressed_answers, request_ids, lingering, slashes):
+        for test in (compressed_requests, bombs, compressed_answers, request_ids, lingering, slashes, bases):
             test(parley)
             print(f"{test.__name__}: good", flush=True)
 
