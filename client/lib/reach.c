@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/number.h"
 #include "base/utf8.h"
 
@@ -121,18 +122,47 @@ static const char *pem_begin(const char *text, const char *block)
     return NULL;
 }
 
+enum { DER_SEQUENCE = 0x30, DER_LONG = 0x80, DER_HEAD_DIGITS = 12 };
+
+/* Returns whether n_digits of base64, of which head has the first, can be a certificate's: a
+ * sequence, as long as it says, that begins with another one. */
+static bool is_certificate(const char *head, size_t n_digits)
+{
+    const size_t n = n_digits < DER_HEAD_DIGITS ? n_digits : DER_HEAD_DIGITS;
+    uint8_t der[DER_HEAD_DIGITS] = {0};
+    size_t len, at = 2, told;
+
+    if (!base64_decode(der, &len, head, n) || der[0] != DER_SEQUENCE)
+        return false;
+    told = der[1];
+    if (der[1] > DER_LONG)
+        for (told = 0; at < 2 + (size_t)(der[1] - DER_LONG) && at < len; at++)
+            told = told << 8 | der[at];
+    return at < len && der[at] == DER_SEQUENCE && at + told <= n_digits / 4 * 3;
+}
+
 const char *reach_pem_fault(const char *text, const char *block)
 {
     const bool is_key = strcmp(block, "CERTIFICATE") != 0;
     const char *at = pem_begin(text, block);
+    char head[DER_HEAD_DIGITS] = "";
+    size_t n_digits = 0;
 
     if (at == NULL)
         return is_key ? "has no private key in PEM: no line '-----BEGIN PRIVATE KEY-----'"
                       : "has no certificate in PEM: no line '-----BEGIN CERTIFICATE-----'";
-    while (isalnum((unsigned char)*at) || (*at != '\0' && strchr("+/= \t\r\n", *at) != NULL))
-        at++;
-    if (is_key || strncmp(at, "-----END ", sizeof("-----END ") - 1) == 0)
-        return NULL; /* an encrypted key has headers */
+    for (; isalnum((unsigned char)*at) || (*at != '\0' && strchr("+/= \t\r\n", *at) != NULL);
+         at++) {
+        if (isspace((unsigned char)*at))
+            continue;
+        if (n_digits < DER_HEAD_DIGITS)
+            head[n_digits] = *at;
+        n_digits++;
+    }
+    if (is_key)
+        return NULL; /* an encrypted one has headers */
+    if (strncmp(at, "-----END ", sizeof("-----END ") - 1) == 0 && is_certificate(head, n_digits))
+        return NULL;
     return "has a certificate in PEM that is cut off or damaged";
 }
 

@@ -11,6 +11,7 @@ import os
 import queue
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -137,7 +138,10 @@ def no_certificate(folder):
     whole, path = open(certificate(folder, "good", "DNS:localhost")[0], encoding="ascii").read(), os.path.join(folder, "bad.pem")
     for text, fault in (("nonsense\n", "has no certificate in PEM: no line '-----BEGIN CERTIFICATE-----'"),
                         ("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n", "has no certificate in PEM: no line '-----BEGIN CERTIFICATE-----'"),
-                        (whole[:300], "has a certificate in PEM that is cut off or damaged"), (whole.replace("MII", "M*I"), "has a certificate in PEM that is cut off or damaged")):
+                        (whole[:300], "has a certificate in PEM that is cut off or damaged"), (whole.replace("MII", "M*I"), "has a certificate in PEM that is cut off or damaged"),
+                        (ssl.DER_cert_to_PEM_cert(b"no certificate"), "has a certificate in PEM that is cut off or damaged"),
+                        (ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(whole)[:-30]), "has a certificate in PEM that is cut off or damaged"),
+                        (ssl.DER_cert_to_PEM_cert(b"\x30\x03\x02\x01\x00"), "has a certificate in PEM that is cut off or damaged")):
         with open(path, "w", encoding="ascii") as file:
             file.write(text)
         assert of_program("localhost:1", path, 30)[0] == f"{path} {fault}"

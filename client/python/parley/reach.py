@@ -2,6 +2,7 @@
 (client/lib/reach.c), which a test compares with these."""
 from __future__ import annotations
 
+import binascii
 import re
 
 PORT = 8001  # of gRPC at parleyd
@@ -69,12 +70,25 @@ def _split(address: str) -> tuple[str, str | None] | None:
     return None if found is None else (found[1], found[2])
 
 
+def _is_certificate(base64: bytes) -> bool:
+    """Returns whether these can be a certificate's bytes: a sequence, as long as it says, that begins with another one."""
+    try:
+        der = binascii.a2b_base64(base64)
+    except binascii.Error:
+        return False
+    if len(der) < 2 or der[0] != 0x30:
+        return False
+    at = 2 + max(0, der[1] - 0x80)
+    told = der[1] if at == 2 else int.from_bytes(der[2:at], "big")
+    return at + told <= len(der) and der[at:at + 1] == b"\x30"
+
+
 def pem_fault(text: bytes) -> str:
     """Returns what is wrong with a text that should have certificates in PEM, or ""."""
     found = re.search(rb"-----BEGIN [^-]*CERTIFICATE-----([A-Za-z0-9+/= \t\r\n]*)(-----END )?", text)
     if found is None:
         return "has no certificate in PEM: no line '-----BEGIN CERTIFICATE-----'"
-    return "" if found[2] else "has a certificate in PEM that is cut off or damaged"
+    return "" if found[2] and _is_certificate(found[1]) else "has a certificate in PEM that is cut off or damaged"
 
 
 def fault_of(address: str) -> str:
