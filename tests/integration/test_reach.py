@@ -98,9 +98,12 @@ def malformed():
     for address in ("", "a b", "localhost:", "localhost:0", "localhost:65536", "localhost:x", "http://localhost:8000", "[::1", "[localhost", "host:1:2", "::1]:1",
                     "a/b:1", "localhost:1 ", "é:1", "x" * 300 + ":1", "unix:", "dns:"):
         is_told(address, "ADDRESS_MALFORMED", is_final=True)
-    for target in ("parley://a b", "act://a b", "kserve://a b", "grpc://a b/pkg.Service/Method"):
-        done = children.run([PARLEY, "bench", target, "--model", "echo"], capture_output=True, text=True)
-        assert done.returncode == 2 and "is not an address" in done.stderr, done
+    for command in (*(("bench", f"{protocol}://a b", "--model", "echo") for protocol in ("parley", "act", "kserve")), ("bench", "grpc://a b/pkg.Service/Method"),
+                    ("display", "-t", "attached:x", "--server", "a b"), ("self-chat", "-m", "attached:x", "--server", "a b"),
+                    ("eval", "-t", "attached:x", "-m", "repeat_label", "--server", "a b"), ("interactive", "-m", "attached:x", "--server", "a b"),
+                    ("train", "-t", "attached:x", "-m", "attached:x", "-eps", "1", "--server", "a b"), ("self-chat", "--world", "attached:x", "--server", "a b")):
+        done = children.run([PARLEY, *command], capture_output=True, text=True)
+        assert done.returncode == 2 and "is not an address" in done.stderr, (command, done)
     for address, whole in (("localhost", "localhost:8001"), ("::1", "[::1]:8001"), ("[::1]", "[::1]:8001"), ("[::1]:07", "[::1]:7"), ("h:1", "h:1"),
                            ("unix:/a b", "unix:/a b"), ("127.0.0.1", "127.0.0.1:8001"), ("fe80::1%eth0", "[fe80::1%eth0]:8001")):
         assert reach.fault_of(address) == "" and reach.address_of(address) == whole, address

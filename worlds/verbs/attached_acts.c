@@ -461,9 +461,8 @@ static enum status acts_agent_share(struct participant **out, struct participant
         *out = participant_ref(p);
         return STATUS_OK;
     }
-    channel = connection_open(&a->connection, NULL); /* prints the error itself */
-    if (channel == NULL)
-        return error_set(err, STATUS_UNAVAILABLE, "no server is connected");
+    if (attached_connect(&channel, &a->connection, err) != STATUS_OK)
+        return err->status;
     rc = attached_acts_open(out, &takes_acts, channel, &a->connection, &a->config, err);
     if (rc == STATUS_OK && !takes_acts)
         rc = error_set(err, STATUS_PRECONDITION, "another worker takes texts alone");

@@ -366,9 +366,8 @@ enum status attached_agent_open(struct participant **out,
             err, STATUS_INVALID,
             "attached:%.60s: the name must have 1 to 63 letters, digits, '.', '_' and '-'",
             config->name);
-    channel = connection_open(connection, NULL); /* prints the error itself */
-    if (channel == NULL)
-        return error_set(err, STATUS_UNAVAILABLE, "%s: no server is connected", config->name);
+    if (attached_connect(&channel, connection, err) != STATUS_OK)
+        return error_prefix(err, "%s", config->name);
     if (attached_acts_open(out, &takes_acts, channel, connection, config, err) != STATUS_OK) {
         parley_channel_close(channel);
         return error_prefix(err, "'attached:%s'", config->name);

@@ -33,13 +33,12 @@ static enum status attached_open(void **out, void *arg, const char *name, const 
 {
     struct attached_pass *p = xalloc(sizeof(*p));
 
-    p->session.channel = connection_open(arg, NULL); /* prints the error itself */
     p->name = xstrdup(name);
     p->fold = xstrdup(fold);
     p->argument = xstrdup(argument);
-    if (p->session.channel == NULL) {
+    if (attached_connect(&p->session.channel, arg, err) != STATUS_OK) {
         attached_close(p);
-        return error_set(err, STATUS_UNAVAILABLE, "no server is connected");
+        return err->status;
     }
     *out = p;
     return STATUS_OK;

@@ -258,11 +258,8 @@ enum status attached_script_open(struct attached_script **out, const char *name,
     s->name[len] = '\0';
     s->system = spec == NULL ? NULL : json_dumps(spec, JSON_COMPACT);
     json_decref(spec);
-    s->channel = connection_open(connection, NULL); /* prints the error itself */
-    if (s->system == NULL)
-        rc = error_set(err, STATUS_INVALID, "the argument is not UTF-8 text");
-    else if (s->channel == NULL)
-        rc = error_set(err, STATUS_UNAVAILABLE, "no server is connected");
+    rc = s->system == NULL ? error_set(err, STATUS_INVALID, "the argument is not UTF-8 text")
+                           : attached_connect(&s->channel, connection, err);
     if (rc == STATUS_OK)
         *out = s;
     else

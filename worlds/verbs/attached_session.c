@@ -5,6 +5,20 @@
 
 #include "base/clock.h"
 
+enum status attached_connect(struct parley_channel **out,
+                             const struct connection_options *connection, struct error *err)
+{
+    static const char text[] = "no server is connected";
+    enum exit_code code;
+
+    *out = connection_open(connection, &code);
+    if (*out != NULL)
+        return STATUS_OK;
+    if (code == EXIT_MISUSE)
+        return error_because(err, STATUS_INVALID, REASON_NONE, "--server", "%s", text);
+    return error_set(err, STATUS_UNAVAILABLE, "%s", text);
+}
+
 static enum status attached_session_failed(const struct parley_error *why, struct error *err)
 {
     return error_set(err, (enum status)why->status, "%.300s", why->text);

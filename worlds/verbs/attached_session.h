@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "client/cli/connection.h"
 #include "client/lib/parley.h"
 
 enum { ATTACHED_LOST_MS = 60000, ATTACHED_RETRY_MS = 200 }; /* how long to wait for a lost worker */
@@ -21,6 +22,12 @@ struct attached_session {
     uint32_t max_tokens;         /* of the next replies; 0: the model's own bound */
     struct parley_future *reply; /* the last; NULL: none */
 };
+
+/* Opens a channel to the server by connection_open, which prints why it cannot. INVALID, with
+ * "--server" as the field: the options are at fault; UNAVAILABLE: no server is connected. */
+enum status attached_connect(struct parley_channel **out,
+                             const struct connection_options *connection,
+                             struct error *err) MUST_CHECK;
 
 /* Opens a conversation with that system prompt. No other may be open. */
 enum status attached_session_begin(struct attached_session *s, const char *model,

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/output/console.h"
 #include "cli/output/out.h"
 #include "worlds/participant/participant.h"
 #include "worlds/teachers/data_file.h"
@@ -86,8 +85,5 @@ enum exit_code build_data_run(const struct verb *verb, int argc, char **argv)
         return options_misuse(verb, "--task is missing");
     if (b.preprocess && b.agent.agent == NULL && b.agent.model == NULL)
         return options_misuse(verb, "--preprocess needs --agent");
-    if (build_data_write(&b, &err) == STATUS_OK)
-        return EXIT_DONE;
-    console_error("%s", err.text);
-    return EXIT_FAILED;
+    return data_end(build_data_write(&b, &err), &err);
 }

@@ -8,7 +8,6 @@
 #include "agents/words/tokens.h"
 #include "base/buf.h"
 #include "base/list.h"
-#include "cli/output/console.h"
 #include "cli/output/out.h"
 #include "worlds/message/text_line.h"
 #include "worlds/participant/participant.h"
@@ -203,10 +202,7 @@ enum exit_code convert_run(const struct verb *verb, int argc, char **argv)
     if (c.to == NULL || (!is_dialog && strcmp(c.to, "parlai") != 0 && strcmp(c.to, "jsonl") != 0))
         return options_misuse(verb, "--to is %s, it must be parlai, jsonl or conversations",
                               c.to != NULL ? c.to : "missing");
-    if ((is_dialog ? convert_conversations(&c, &err) : convert_lines(&c, &err)) == STATUS_OK)
-        return EXIT_DONE;
-    console_error("%s", err.text);
-    return EXIT_FAILED;
+    return data_end(is_dialog ? convert_conversations(&c, &err) : convert_lines(&c, &err), &err);
 }
 
 /* --- data-stats ------------------------------------------------------------------------------ */
@@ -358,12 +354,10 @@ enum exit_code data_stats_run(const struct verb *verb, int argc, char **argv)
     rc = walk_run(&s.data, walk_watch, &walk, &walk.err, &err);
     if (rc == STATUS_OK)
         stats_print(&s);
-    else
-        console_error("%s", err.text);
     for (int i = 0; i < N_SIDES; i++) {
         json_decref(s.sides[i].tokens);
         json_decref(s.sides[i].utterances);
     }
     buf_deinit(&s.words);
-    return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
+    return data_end(rc, &err);
 }

@@ -760,6 +760,14 @@ void data_world_close(struct data_world *w)
     *w = (struct data_world){0};
 }
 
+enum exit_code data_end(enum status rc, const struct error *err)
+{
+    if (rc == STATUS_OK)
+        return EXIT_DONE;
+    console_error("%s", err->text);
+    return strncmp(err->field, "--", 2) == 0 ? EXIT_MISUSE : EXIT_FAILED;
+}
+
 void data_world_warn(const struct data_world *w)
 {
     if ((w->config.n_weights > 0 || w->config.stochastic) && !w->config.shuffle)

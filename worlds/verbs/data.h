@@ -135,6 +135,10 @@ enum status data_check_kind(const char *agent, const char *kind, const char *pat
 enum status data_world_open(struct data_world *w, struct error *err) MUST_CHECK;
 void data_world_close(struct data_world *w);
 
+/* The end of a verb: prints the error, unless rc is STATUS_OK. Returns the exit code, EXIT_MISUSE
+ * where the error's field is an option. */
+enum exit_code data_end(enum status rc, const struct error *err);
+
 /* Prints warnings on stderr: lines that were skipped, and data that other readers read
  * differently. */
 void data_world_warn(const struct data_world *w);

@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
-#include "cli/output/console.h"
 #include "cli/output/out.h"
 #include "cli/output/picture.h"
 #include "worlds/participant/participant.h"
@@ -265,8 +264,6 @@ enum exit_code display_run(const struct verb *verb, int argc, char **argv)
         data_world_warn(&w);
         rc = display(&w, &d, &err);
     }
-    if (rc != STATUS_OK)
-        console_error("%s", err.text);
     data_world_close(&w);
-    return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
+    return data_end(rc, &err);
 }

@@ -238,10 +238,8 @@ enum exit_code eval_task_run(const struct verb *verb, int argc, char **argv)
         data_world_warn(&w);
         rc = eval(&w, &e, &err);
     }
-    if (rc != STATUS_OK)
-        console_error("%s", err.text);
     data_world_close(&w);
     world_file_close(e.file);
     human_terminal_close(e.data.terminal);
-    return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
+    return data_end(rc, &err);
 }

@@ -130,7 +130,5 @@ enum exit_code interactive_run(const struct verb *verb, int argc, char **argv)
     if (x.agent.agent == NULL && x.agent.model == NULL && x.agent.plugin == NULL && x.world == NULL)
         x.agent.agent = "lm";
     rc = interactive_open_and_talk(&x, &err);
-    if (rc != STATUS_OK)
-        console_error("%s", err.text);
-    return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
+    return data_end(rc, &err);
 }

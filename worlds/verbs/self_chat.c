@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "cli/output/console.h"
 #include "cli/output/out.h"
 #include "compute/verbs/model_file.h"
 #include "worlds/participant/model.h"
@@ -292,7 +291,5 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
         return options_misuse(verb, "--conversations is %u, it must be from 1 to %d",
                               s.n_conversations, MAX_CONVERSATIONS);
     rc = s.world != NULL ? self_chat_world(&s, &err) : self_chat_circle(&s, &err);
-    if (rc != STATUS_OK)
-        console_error("%s", err.text);
-    return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
+    return data_end(rc, &err);
 }

@@ -710,11 +710,9 @@ enum exit_code train_model_run(const struct verb *verb, int argc, char **argv)
         data_world_warn(&w);
         rc = train_model_learn(&w, &valid, &t, kind, &err);
     }
-    if (rc != STATUS_OK)
-        console_error("%s", err.text);
     data_world_close(&valid);
     data_world_close(&w);
     free(preprocessed);
     free(t.own_task);
-    return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
+    return data_end(rc, &err);
 }

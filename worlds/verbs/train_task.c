@@ -3,7 +3,6 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "cli/output/console.h"
 #include "cli/output/out.h"
 #include "cli/output/progress.h"
 #include "worlds/baselines/dictionary.h"
@@ -113,8 +112,6 @@ enum exit_code train_task_run(const struct verb *verb, int argc, char **argv)
         data_world_warn(&w);
         rc = train_task_learn(&w, &t, &err);
     }
-    if (rc != STATUS_OK)
-        console_error("%s", err.text);
     data_world_close(&w);
-    return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
+    return data_end(rc, &err);
 }
