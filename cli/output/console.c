@@ -95,9 +95,7 @@ void console_quiet(const char *fmt, ...)
     (void)fputs(has_colours() ? "\033[0m\n" : "\n", stderr);
 }
 
-/* Returns how many bytes of a text have room in so many columns, the last of which stays free: in
- * it the cursor would go on in the next row. */
-static size_t length_within(const char *text, size_t columns)
+size_t console_fit(const char *text, size_t n_columns)
 {
     const size_t len = strlen(text);
     size_t at = 0, used = 0;
@@ -108,7 +106,7 @@ static size_t length_within(const char *text, size_t columns)
         const int width = wcwidth((wchar_t)character);
 
         used += width > 0 ? (size_t)width : 0;
-        if (used >= columns)
+        if (used > n_columns)
             break;
         at += n;
     }
@@ -127,7 +125,8 @@ void console_progress(const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof(text), fmt, args); /* a longer text is cut */
     va_end(args);
-    len = columns == 0 ? strlen(text) : length_within(text, columns);
+    /* The last column stays free: in it the cursor would go on in the next row. */
+    len = columns == 0 ? strlen(text) : console_fit(text, columns - 1);
     console_begin();
     has_progress = true;
     (void)fprintf(stderr, "%s%.*s%s", has_colours() ? "\033[2m" : "", (int)len, text,

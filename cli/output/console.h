@@ -16,6 +16,8 @@ void console_use_utf8(void);
 bool console_is_fancy(void);
 /* Returns the columns of the terminal behind a descriptor; 0: not known. */
 size_t console_columns(int fd);
+/* Returns how many bytes of a text have room in so many columns. */
+size_t console_fit(const char *text, size_t n_columns);
 
 /* Prints the text behind "parley: ", whatever stderr is. */
 void console_error(const char *fmt, ...) PRINTF_LIKE(1, 2);

@@ -8,6 +8,9 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
+#include "cli/output/console.h"
+
+enum { TABLE_GAP = 2 }; /* columns between two cells */
 
 static void new_row(struct text_table *t)
 {
@@ -51,16 +54,53 @@ void table_cell(struct text_table *t, const char *fmt, ...)
     t->cells[(t->n_rows - 1) * t->n_columns + t->column++] = xstrdup(text);
 }
 
-void table_print(const struct text_table *t)
+/* Returns the columns of a line. */
+static size_t find_widths(size_t widths[TABLE_COLUMNS], const struct text_table *t)
 {
-    size_t widths[TABLE_COLUMNS] = {0};
+    size_t total = 0;
 
+    memset(widths, 0, TABLE_COLUMNS * sizeof(*widths));
     for (size_t i = 0; i < t->n_rows * t->n_columns; i++) {
         size_t width = t->cells[i] == NULL ? 0 : utf8_count(t->cells[i]);
 
         if (width > widths[i % t->n_columns])
             widths[i % t->n_columns] = width;
     }
+    for (size_t i = 0; i < t->n_columns; i++)
+        total += widths[i] + (i + 1 < t->n_columns ? TABLE_GAP : 0);
+    return total;
+}
+
+static void cut_column(struct text_table *t, size_t column, size_t width, const char *mark)
+{
+    for (size_t row = 1; row < t->n_rows; row++) {
+        char **cell = &t->cells[row * t->n_columns + column];
+        size_t at;
+
+        if (*cell == NULL || (*cell)[console_fit(*cell, width)] == '\0')
+            continue;
+        at = console_fit(*cell, width - utf8_count(mark));
+        *cell = xrealloc(*cell, at + strlen(mark) + 1);
+        memcpy(*cell + at, mark, strlen(mark) + 1);
+    }
+}
+
+void table_fit(struct text_table *t, size_t n_columns, bool keeps_first)
+{
+    size_t widths[TABLE_COLUMNS], last, others;
+
+    if (find_widths(widths, t) > n_columns && !keeps_first)
+        cut_column(t, 0, utf8_count(t->cells[0]), "");
+    others = find_widths(widths, t) - widths[t->n_columns - 1];
+    last = others + TABLE_LEAST < n_columns ? n_columns - others : TABLE_LEAST;
+    cut_column(t, t->n_columns - 1, last, "…");
+}
+
+void table_print(const struct text_table *t)
+{
+    size_t widths[TABLE_COLUMNS];
+
+    (void)find_widths(widths, t);
     for (size_t i = 0; i < t->n_rows * t->n_columns; i++) {
         size_t column = i % t->n_columns;
         const char *cell = t->cells[i] == NULL ? "" : t->cells[i];
@@ -68,7 +108,7 @@ void table_print(const struct text_table *t)
         if (column + 1 == t->n_columns)
             printf("%s\n", cell);
         else
-            printf("%s%*s", cell, (int)(widths[column] - utf8_count(cell) + 2), "");
+            printf("%s%*s", cell, (int)(widths[column] - utf8_count(cell) + TABLE_GAP), "");
     }
 }
 
@@ -96,5 +136,16 @@ const char *table_time(char out[32], uint64_t ms)
         (void)snprintf(out, 32, "%llu min %llu s", s / 60, s % 60);
     else
         (void)snprintf(out, 32, "%llu s", s);
+    return out;
+}
+
+const char *table_age(char out[32], uint64_t ms)
+{
+    char *unit;
+
+    (void)table_time(out, ms);
+    unit = strchr(out, ' ') + 1;
+
+    unit[strcspn(unit, " ")] = '\0';
     return out;
 }

@@ -47,6 +47,8 @@ def completions(root):
     assert completed(root, "parleyd", "--kv", "") == ["f16", "q8", "f32"]
     assert completed(root, "parley", "se") == ["selftest", "self-chat"]
     assert completed(root, "parley", "ask", "--top") == ["--top-p", "--top-k"]
+    assert completed(root, "parley", "help", "self") == ["selftest", "self-chat"]
+    assert completed(root, "parley", "conversations", "c") == ["cancel", "close"] and completed(root, "parley", "models", "")[:2] == ["list", "rm"]
     for shell, files in ("zsh", ["share/zsh/site-functions/_parley", "share/zsh/site-functions/_parleyd"]), \
                         ("fish", ["share/fish/vendor_completions.d/parley.fish", "share/fish/vendor_completions.d/parleyd.fish"]):
         if shutil.which(shell) is None:

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/number.h"
@@ -35,6 +36,7 @@ struct conversation_list {
 
 enum {
     WORDS_COLUMNS = 40,
+    LIST_COLUMNS = 100,
     LISTED = 50, /* conversations, unless --limit says how many */
     /* Rows of which the first words are asked for: the server reads such a conversation into memory
      * if it is only stored. */
@@ -89,8 +91,8 @@ static void conversations_add_row(struct conversation_list *c,
     table_cell(t, "%u", found->context_tokens);
     table_cell(t, "%s",
                enum_word(state, &parley__v1__conversation_state__descriptor, (int)found->state));
-    table_cell(t, "%s", table_time(idle, found->idle_ms));
-    table_cell(t, "%s", found->opened_unix_ms == 0 ? "-" : table_time(age, age_ms));
+    table_cell(t, "%s", table_age(idle, found->idle_ms));
+    table_cell(t, "%s", found->opened_unix_ms == 0 ? "-" : table_age(age, age_ms));
     table_cell(t, "%.8s", *found->parent == '\0' ? "-" : found->parent);
     table_cell(t, "%s", words);
 }
@@ -107,6 +109,15 @@ static bool conversations_list_one(void *arg, const Parley__V1__Conversation *fo
     return true;
 }
 
+/* An id on a terminal may be cut, since its first digits do wherever one is asked for; what reads a
+ * pipe gets all of it. */
+static void fit_list(struct text_table *t)
+{
+    const size_t n = console_columns(STDOUT_FILENO);
+
+    table_fit(t, n == 0 || n > LIST_COLUMNS ? LIST_COLUMNS : n, n == 0);
+}
+
 static enum exit_code conversations_list(struct conversation_list *c, int n_args, char **args)
 {
     static const char *const header[] = {"CONVERSATION", "MODEL", "TURNS",  "TOKENS",      "STATE",
@@ -118,6 +129,7 @@ static enum exit_code conversations_list(struct conversation_list *c, int n_args
     table_init(&c->table, header);
     rc = listing_each(c->channel, c->model, c->limit, conversations_list_one, c, &total, &err);
     if (rc == PARLEY_OK && !c->connection.is_json) {
+        fit_list(&c->table);
         table_print(&c->table);
         if (c->n_listed < total)
             console_line("%u of %u; --limit 0 lists all", c->n_listed, total);
