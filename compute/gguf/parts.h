@@ -116,6 +116,14 @@ enum status gguf_read_on(struct gguf *g, size_t n, struct error *err) MUST_CHECK
 enum status gguf_copy(const struct gguf *g, uint64_t at, size_t n, void *to,
                       struct error *err) MUST_CHECK;
 
+/* foreign.c */
+
+/* Says what a file is that does not begin with 'GGUF', by its first bytes: DATA_LOSS, or
+ * UNIMPLEMENTED for another format. */
+enum status gguf_refuse_foreign(const uint8_t *data, size_t len, struct error *err);
+/* DATA_LOSS where the file is a pointer of Git LFS. */
+enum status gguf_refuse_pointer(const struct gguf *g, struct error *err) MUST_CHECK;
+
 /* table.c */
 
 enum status gguf_table_open(struct gguf_table *t, size_t n, struct error *err) MUST_CHECK;

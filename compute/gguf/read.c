@@ -439,7 +439,7 @@ enum status gguf_read(struct gguf *g, struct error *err)
         return error_set(err, STATUS_DATA_LOSS, "the file is empty");
     rc = g->size_bytes < 4 ? STATUS_DATA_LOSS : gguf_reader_take(&r, 4, &magic, err);
     if (g->size_bytes < 4 || (rc == STATUS_OK && memcmp(magic, "GGUF", 4) != 0))
-        return error_set(err, STATUS_DATA_LOSS, "not a GGUF file: it does not begin with 'GGUF'");
+        return gguf_refuse_foreign(g->data, g->n_read, err);
     if (rc == STATUS_OK)
         rc = take_u32(&r, &version, err);
     if (rc != STATUS_OK)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/real.h"
@@ -106,6 +107,8 @@ static enum status take_file(struct hf_folder *f, const char *name, struct gguf 
         return error_set(err, STATUS_UNIMPLEMENTED, "more than %d files", FILES_MAX);
     }
     rc = gguf_file_open(file, err);
+    if (rc == STATUS_OK)
+        rc = gguf_refuse_pointer(file, err);
     if (rc != STATUS_OK) {
         gguf_close(file);
         return error_prefix(err, "%s", name);
@@ -176,14 +179,36 @@ static enum status read_optional(struct hf_folder *f, const char *name, json_t *
     return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
 
+/* A folder without config.json: some are known by another file. */
+static enum status refuse_folder(const struct hf_folder *f, struct error *err)
+{
+    static const struct {
+        const char *name, *what;
+    } others[] = {
+        {"adapter_config.json", "an adapter (LoRA), which is not read here: merge it with its "
+                                "model, or take a model that it is merged into"},
+        {"model_index.json", "a model of diffusers, which makes images"},
+    };
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        char *path = path_in(f, others[i].name);
+        const bool is_there = access(path, F_OK) == 0;
+
+        free(path);
+        if (is_there)
+            return error_set(err, STATUS_INVALID, "the folder has %s", others[i].what);
+    }
+    return error_set(err, STATUS_NOT_FOUND,
+                     "the folder holds no model: it has no config.json (a model is a .gguf "
+                     "file, or a folder with config.json, tokenizer.json and *.safetensors)");
+}
+
 static enum status read_texts(struct hf_folder *f, struct error *err)
 {
     enum status rc = read_json(f, "config.json", &f->config, err);
 
     if (rc == STATUS_NOT_FOUND)
-        return error_set(err, rc,
-                         "the folder holds no model: it has no config.json (a model is a .gguf "
-                         "file, or a folder with config.json, tokenizer.json and *.safetensors)");
+        return refuse_folder(f, err);
     if (rc == STATUS_OK)
         rc = read_json(f, "tokenizer.json", &f->tokenizer, err);
     if (rc == STATUS_OK)

@@ -9,6 +9,7 @@ import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -272,6 +273,9 @@ def inspect(cli, tiny):
     what_does_not_load(cli, tiny)
 
 
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1\n"
+
+
 def what_does_not_load(cli, tiny):
     """For each model that does not load, inspect says which part of it is at fault, and what to do."""
     with open(tiny, "rb") as file:
@@ -281,18 +285,22 @@ def what_does_not_load(cli, tiny):
         for name, was, now, part, advice in [
             ("architecture.gguf", b"\5\0\0\0\0\0\0\0llama", b"\5\0\0\0\0\0\0\0blama", "config", "docs/serving.md lists the architectures"),
             ("key.gguf", b"llama.block_count", b"llama.block_sount", "config", "fetch the model again"),
+            ("clip.gguf", b"\5\0\0\0\0\0\0\0llama", b"\4\0\0\0\0\0\0\0clip", "config", "take a model that runs here"),
             ("words.gguf", b"\4\0\0\0\0\0\0\0gpt2", b"\4\0\0\0\0\0\0\0gptX", "tokenizer", "another model"),
         ]:
             path = os.path.join(folder, name)
             assert was in good, name
             with open(path, "wb") as file:
-                file.write(good.replace(was, now, 1))
+                file.write(good.replace(was, now, 1) + bytes(64))
             (said,) = cli.lines("inspect", path, "--json")
             assert not said["loads"] and said["fault"] == part and advice in said["advice"], (name, said["why"], said["fault"], said["advice"])
             shown = cli.out("inspect", path)
             assert re.search(rf"^loads here    no: .*\nthe fault     its {part}; .*{advice}", shown, re.M), name
             assert re.search("^template      not tried, since the model does not load$", shown, re.M), shown
-        for name, text, part, advice in [("cut.gguf", good[:5000], "weights", "fetch the file again"), ("text.gguf", b"no model", "weights", "or no model's")]:
+        for name, text, part, advice in [("cut.gguf", good[:5000], "weights", "fetch the file again"), ("text.gguf", b"no model", "weights", "or no model's"), ("page.gguf", b"<!DOCTYPE html>", "weights", "a web page"),
+                                         ("pointer.gguf", POINTER.encode(), "weights", "'git lfs pull' fetches the file"), ("a.pt", b"PK\3\4", "weights", "PyTorch"),
+                                         ("manifest", b'{"schemaVersion": 2}', "weights", "ollama:NAME"), ("a.onnx", b"\x08\x07\x12\x07pytorch", "weights", "ONNX"),
+                                         ("b.gguf", struct.pack("<Q", 2) + b'{"a', "weights", "give the folder")]:
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(text)
             line = cli.complaint("inspect", os.path.join(folder, name), code=1)
@@ -302,6 +310,7 @@ def what_does_not_load(cli, tiny):
             ("b", {"config.json": "{", "tokenizer.json": tokens}, "config", "fetch the model again"),
             ("c", {"config.json": config}, "tokenizer", "with its tokenizer again"),
             ("d", {"config.json": config, "tokenizer.json": "[]"}, "tokenizer", "with its tokenizer again"),
+            ("e", {"config.json": config, "tokenizer.json": POINTER}, "tokenizer", "'git lfs pull' fetches the file"),
         ]:
             path = os.path.join(folder, name)
             os.mkdir(path)
@@ -310,6 +319,12 @@ def what_does_not_load(cli, tiny):
                     file.write(text)
             line = cli.complaint("inspect", path, code=1)
             assert f"the fault is its {part}: " in line and advice in line, line
+        os.remove(os.path.join(path, "config.json"))
+        before = "tokenizer.json"
+        for name, said in ("adapter_config.json", "an adapter (LoRA)"), ("model_index.json", "which makes images"):
+            os.rename(os.path.join(path, before), os.path.join(path, name))
+            assert said in cli.complaint("inspect", path, code=1)
+            before = name
 
 
 def place(cli):

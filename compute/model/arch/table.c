@@ -246,6 +246,8 @@ static const struct arch archs[] = {
 /* Families that are not run here: why, and of what family a model would do instead. */
 #define RECURRENT "it keeps a recurrent state beside its keys and values"
 #define NEWER "its operations are not implemented"
+#define PROJECTOR "it is what reads images for a model (mmproj); give the model's own file"
+#define IMAGES "it makes images"
 static const struct {
     const char *name, *why;
     const char *instead; /* or NULL */
@@ -276,13 +278,27 @@ static const struct {
     {"granite_swa", NEWER, NULL},
     {"cohere2moe", NEWER, NULL},
     {"exaone-moe", NEWER, NULL},
+    {"clip", PROJECTOR, NULL},
+    {"mmproj", PROJECTOR, NULL},
+    {"adapter", "it is an adapter (LoRA); take a model that it is merged into", NULL},
+    {"controlvector", "it steers another model, and is none by itself", NULL},
+    {"imatrix", "it has statistics of a model, and no weights", NULL},
+    {"whisper", "it writes down speech", NULL},
+    {"flux", IMAGES, NULL},
+    {"sd1", IMAGES, NULL},
+    {"sdxl", IMAGES, NULL},
+    {"sd3", IMAGES, NULL},
+    {"qwen_image", IMAGES, NULL},
+    {"lumina2", IMAGES, NULL},
+    {"hidream", IMAGES, NULL},
+    {"wan", IMAGES, NULL},
+    {"ltxv", IMAGES, NULL},
 };
 
 enum {
     N_ARCHS = sizeof(archs) / sizeof(archs[0]),
     N_REFUSED = sizeof(refused) / sizeof(refused[0]),
     SHOWN_MAX = 40,
-    LIST_MAX = 512,
 };
 
 static bool arch_is_named(const char *name, const char *text, size_t len)
@@ -290,35 +306,32 @@ static bool arch_is_named(const char *name, const char *text, size_t len)
     return strlen(name) == len && memcmp(name, text, len) == 0;
 }
 
-static enum status arch_refuse(const struct gguf *g, const char *text, size_t len,
+/* Refuses the name of an architecture, or of another kind of file, in the words of its row; OK:
+ * there is none. */
+static enum status arch_refuse(const struct gguf *g, const char *what, const char *text, size_t len,
                                struct error *err)
 {
-    int shown = (int)(len < SHOWN_MAX ? len : SHOWN_MAX);
-    char list[LIST_MAX] = "";
-    size_t at = 0;
-
     for (size_t i = 0; i < N_REFUSED; i++)
         if (arch_is_named(refused[i].name, text, len))
             return error_set(err, STATUS_UNIMPLEMENTED,
-                             "%s: the architecture '%.*s' is not supported: %s%s%s%s", gguf_path(g),
-                             shown, text, refused[i].why,
+                             "%s: the %s '%.*s' is not supported: %s%s%s%s", gguf_path(g), what,
+                             (int)len, text, refused[i].why,
                              refused[i].instead != NULL ? "; use a model of " : "",
                              refused[i].instead != NULL ? refused[i].instead : "",
                              refused[i].instead != NULL ? ", for example" : "");
-    for (size_t i = 0; i < N_ARCHS && at < sizeof(list); i++)
-        at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", i > 0 ? ", " : "",
-                               archs[i].name);
-    return error_set(err, STATUS_UNIMPLEMENTED,
-                     "%s: the architecture '%.*s' is not supported; supported are %s", gguf_path(g),
-                     shown, text, list);
+    return STATUS_OK;
 }
 
 enum status arch_of_file(const struct arch **out, const struct gguf *g, struct error *err)
 {
     const char *text;
     size_t len;
-    enum status rc = gguf_get_text(g, "general.architecture", &text, &len, err);
+    enum status rc;
 
+    if (gguf_get_text(g, "general.type", &text, &len, err) == STATUS_OK &&
+        arch_refuse(g, "kind", text, len, err) != STATUS_OK)
+        return err->status;
+    rc = gguf_get_text(g, "general.architecture", &text, &len, err);
     if (rc != STATUS_OK)
         return rc;
     for (size_t i = 0; i < N_ARCHS; i++)
@@ -326,7 +339,10 @@ enum status arch_of_file(const struct arch **out, const struct gguf *g, struct e
             *out = &archs[i];
             return STATUS_OK;
         }
-    return arch_refuse(g, text, len, err);
+    if (arch_refuse(g, "architecture", text, len, err) != STATUS_OK)
+        return err->status;
+    return error_set(err, STATUS_UNIMPLEMENTED, "%s: the architecture '%.*s' is not supported",
+                     gguf_path(g), (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text);
 }
 
 const char *arch_key(char key[ARCH_KEY_MAX], const struct arch *a, const char *name)

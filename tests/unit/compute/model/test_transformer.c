@@ -154,7 +154,7 @@ static const struct {
     const char *word, *other_word;
 } wrong[] = {
     {{.architecture = "mamba"}, STATUS_UNIMPLEMENTED, "recurrent state", "'mamba'"},
-    {{.architecture = "bert"}, STATUS_UNIMPLEMENTED, "llama, mistral3, qwen2", "'bert'"},
+    {{.architecture = "bert"}, STATUS_UNIMPLEMENTED, "is not supported", "'bert'"},
     {{.leave_out = "general.architecture"}, STATUS_NOT_FOUND, "tiny", "general.architecture"},
     {{.leave_out = "llama.block_count"}, STATUS_NOT_FOUND, "tiny", "llama.block_count"},
     {{.leave_out = "llama.attention.layer_norm_rms_epsilon"},
@@ -236,6 +236,10 @@ static const struct {
      STATUS_UNIMPLEMENTED,
      "'llama.tensor_data_layout' is 'other'",
      "tiny"},
+    {{.add_keys = {{"general.type", "adapter", 0, false}}},
+     STATUS_UNIMPLEMENTED,
+     "the kind 'adapter' is not supported",
+     "take a model that it is merged into"},
     {{.add_keys = {{"llama.logit_scale", NULL, 1, false}}},
      STATUS_UNIMPLEMENTED,
      "key 'llama.logit_scale' is not supported",
@@ -300,6 +304,7 @@ START_TEST(harmless_keys_change_nothing)
 {
     static const struct tiny_config harmless[] = {
         {.seed = 1, .set_key = "llama.expert_count", .set_value = 0},
+        {.seed = 1, .add_keys = {{"general.type", "model", 0, false}}},
         {.seed = 1, .set_key = "llama.expert_used_count", .set_value = 2},
         {.seed = 1, .set_key = "llama.pooling_type", .set_value = 3},
         {.seed = 1, .set_key = "llama.attention.sliding_window", .set_value = 0},
