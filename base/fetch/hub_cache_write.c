@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -71,6 +72,17 @@ bool hub_cache_has_blob(const char *folder, const char *etag)
     return is_there;
 }
 
+bool hub_cache_has_file(const char *folder, const char *commit, const char *file,
+                        uint64_t size_bytes)
+{
+    char *path = hub_path("%s/snapshots/%s/%s", folder, commit, file);
+    struct stat st;
+    bool is_there = lstat(path, &st) == 0 && S_ISREG(st.st_mode);
+
+    free(path);
+    return is_there && (uint64_t)st.st_size == size_bytes;
+}
+
 /* A name beside the repository's folders that no other program has: two that end a pull at once
  * would take each other's file away. */
 static char *fresh_path(const char *folder)
@@ -81,11 +93,19 @@ static char *fresh_path(const char *folder)
     return hub_path("%s/.%016" PRIx64 ".new", folder, drawn);
 }
 
+/* What symlink says on FAT, and on some network shares. */
+static bool is_without_links(int error)
+{
+    return error == EPERM || error == EOPNOTSUPP || error == ENOSYS;
+}
+
 enum status hub_cache_link(const char *folder, const char *commit, const char *file,
                            const char *etag, struct error *err)
 {
     char *link = hub_path("%s/snapshots/%s/%s", folder, commit, file), *fresh = fresh_path(folder);
     char *target = hub_path("../../blobs/%s", etag), *deeper;
+    char *blob = hub_cache_blob(folder, etag, "");
+    bool is_linked;
 
     for (const char *at = file; *at != '\0'; at++) {
         if (*at != '/')
@@ -96,11 +116,16 @@ enum status hub_cache_link(const char *folder, const char *commit, const char *f
     }
     if (hub_cache_make_folders(link, err) == STATUS_OK) {
         *err = (struct error){0};
-        if (symlink(target, fresh) != 0 || rename(fresh, link) != 0) {
+        if (symlink(target, fresh) == 0)
+            is_linked = rename(fresh, link) == 0;
+        else
+            is_linked = is_without_links(errno) && rename(blob, link) == 0;
+        if (!is_linked) {
             (void)error_set(err, STATUS_DENIED, "cannot link %.150s: %s", link, strerror(errno));
             (void)unlink(fresh);
         }
     }
+    free(blob);
     free(target);
     free(fresh);
     free(link);

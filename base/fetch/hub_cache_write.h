@@ -5,6 +5,7 @@
 #define BASE_FETCH_HUB_CACHE_WRITE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -18,7 +19,12 @@ enum status hub_cache_lock(int *ret_fd, const char *folder, const char *etag,
 char *hub_cache_blob(const char *folder, const char *etag, const char *suffix);
 /* Whether the blob is there. */
 bool hub_cache_has_blob(const char *folder, const char *etag);
-/* Links snapshots/COMMIT/FILE to the blob, in place of another link. */
+/* Whether snapshots/COMMIT/FILE is no link but the file itself, of this size: so other programs
+ * write it where a disk has no links. */
+bool hub_cache_has_file(const char *folder, const char *commit, const char *file,
+                        uint64_t size_bytes);
+/* Links snapshots/COMMIT/FILE to the blob, in place of another link. On a disk without links the
+ * blob becomes the file. */
 enum status hub_cache_link(const char *folder, const char *commit, const char *file,
                            const char *etag, struct error *err) MUST_CHECK;
 /* Writes refs/main. */

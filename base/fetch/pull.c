@@ -113,14 +113,8 @@ static void pull_end_cancelled(struct pull *p)
 
 /* --- files --- */
 
-static void pull_link(struct pull *p)
+static void pull_file_is_there(struct pull *p)
 {
-    struct error err = {0};
-
-    if (hub_cache_link(p->folder, p->commit, p->file->name, p->file->etag, &err) != STATUS_OK) {
-        pull_fail(p, &err);
-        return;
-    }
     p->others_done += p->file->size_bytes;
     p->now.n_files_done++;
     p->file = NULL;
@@ -128,6 +122,16 @@ static void pull_link(struct pull *p)
         (void)close(p->lock); /* which unlocks it */
     p->lock = -1;
     pull_next_file(p);
+}
+
+static void pull_link(struct pull *p)
+{
+    struct error err = {0};
+
+    if (hub_cache_link(p->folder, p->commit, p->file->name, p->file->etag, &err) == STATUS_OK)
+        pull_file_is_there(p);
+    else
+        pull_fail(p, &err);
 }
 
 static void on_file_progress(void *arg, uint64_t n_bytes)
@@ -187,6 +191,10 @@ static void pull_lock_file(struct pull *p)
     struct error err = {0};
     enum status rc = STATUS_OK;
 
+    if (hub_cache_has_file(p->folder, p->commit, p->file->name, p->file->size_bytes)) {
+        pull_file_is_there(p);
+        return;
+    }
     if (!hub_cache_has_blob(p->folder, p->file->etag))
         rc = hub_cache_lock(&p->lock, p->folder, p->file->etag, &err);
     if (rc == STATUS_EXISTS) {

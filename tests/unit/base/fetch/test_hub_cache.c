@@ -1,4 +1,5 @@
 /* What is written to the hub's cache, and removed from it. */
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -17,6 +18,16 @@
 
 static char root[64], repository[128];
 static struct error err;
+static bool is_without_links;
+
+/* In place of the C library's. */
+int symlink(const char *target, const char *path)
+{
+    if (!is_without_links)
+        return symlinkat(target, AT_FDCWD, path);
+    errno = EPERM;
+    return -1;
+}
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -103,6 +114,27 @@ START_TEST(files_without_links_stay)
     ck_assert(is_there("refs/main"));
     ck_assert_int_eq(remove_model("hf:o/r:Q4_K_M"), STATUS_OK);
     ck_assert(!is_there("refs/main"));
+    remove_cache();
+}
+END_TEST
+
+/* Where a disk has no links, the blob becomes the file; another file of the same bytes has then no
+ * blob. */
+START_TEST(disks_without_links_hold_files)
+{
+    make_cache();
+    put("blobs/aa", "eight");
+    is_without_links = true;
+    ck_assert(!hub_cache_has_file(repository, COMMIT, "x/m-Q8_0.gguf", 5));
+    ck_assert_int_eq(hub_cache_link(repository, COMMIT, "x/m-Q8_0.gguf", "aa", &err), STATUS_OK);
+    ck_assert(hub_cache_has_file(repository, COMMIT, "x/m-Q8_0.gguf", 5));
+    ck_assert(!hub_cache_has_file(repository, COMMIT, "x/m-Q8_0.gguf", 6));
+    ck_assert(!is_there("blobs/aa"));
+    ck_assert_int_eq(hub_cache_link(repository, COMMIT, "m-Q8_0.gguf", "aa", &err), STATUS_DENIED);
+    is_without_links = false;
+    put("blobs/bb", "eight");
+    ck_assert_int_eq(hub_cache_link(repository, COMMIT, "m-Q8_0.gguf", "bb", &err), STATUS_OK);
+    ck_assert(!hub_cache_has_file(repository, COMMIT, "m-Q8_0.gguf", 5)); /* a link */
     remove_cache();
 }
 END_TEST
@@ -195,4 +227,5 @@ START_TEST(many_blobs_need_few_descriptors)
 END_TEST
 
 SUITE_MAIN("base/fetch/hub_cache", locks_are_held_once, files_without_links_stay,
-           blobs_go_with_their_links, what_cannot_be_read_stays, many_blobs_need_few_descriptors)
+           disks_without_links_hold_files, blobs_go_with_their_links, what_cannot_be_read_stays,
+           many_blobs_need_few_descriptors)
