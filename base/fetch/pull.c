@@ -402,7 +402,7 @@ struct pull_listener {
     char *path; /* NULL: err says why */
     struct error err;
     struct pull *pull;
-    uv_signal_t interrupt;
+    uv_signal_t interrupt, terminate; /* SIGTERM: the first process of a container has no other */
 };
 
 static void on_run_progress(void *arg, const struct pull_progress *now)
@@ -419,14 +419,23 @@ static void on_listener_done(void *arg, const char *path, const struct error *er
     l->path = path == NULL ? NULL : xstrdup(path);
     l->err = *err;
     uv_close((uv_handle_t *)&l->interrupt, NULL);
+    uv_close((uv_handle_t *)&l->terminate, NULL);
 }
 
-static void on_listener_interrupted(uv_signal_t *interrupt, int number)
+static void on_listener_interrupted(uv_signal_t *signal, int number)
 {
-    struct pull_listener *l = interrupt->data;
+    struct pull_listener *l = signal->data;
 
-    (void)uv_signal_stop(interrupt); /* cannot fail; the next one ends the process */
+    (void)uv_signal_stop(signal); /* cannot fail; the next one ends the process */
     pull_cancel(l->pull);
+}
+
+static void pull_listener_watch(struct pull_listener *l, uv_loop_t *loop, uv_signal_t *signal,
+                                int number)
+{
+    (void)uv_signal_init(loop, signal); /* neither can fail */
+    (void)uv_signal_start(signal, on_listener_interrupted, number);
+    signal->data = l;
 }
 
 enum status pull_run(char **out, const struct model_name *name, size_t n_connections,
@@ -447,9 +456,8 @@ enum status pull_run(char **out, const struct model_name *name, size_t n_connect
     config.loop = &loop;
     rc = pull_start(&listener.pull, &config, err);
     if (rc == STATUS_OK) {
-        (void)uv_signal_init(&loop, &listener.interrupt); /* neither can fail */
-        (void)uv_signal_start(&listener.interrupt, on_listener_interrupted, SIGINT);
-        listener.interrupt.data = &listener;
+        pull_listener_watch(&listener, &loop, &listener.interrupt, SIGINT);
+        pull_listener_watch(&listener, &loop, &listener.terminate, SIGTERM);
         (void)uv_run(&loop, UV_RUN_DEFAULT); /* until all handles are closed */
     }
     (void)uv_loop_close(&loop); /* it is empty */

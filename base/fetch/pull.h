@@ -55,7 +55,7 @@ enum status pull_start(struct pull **out, const struct pull_config *config,
 void pull_cancel(struct pull *p);
 
 /* Runs a pull on a loop of its own until it is over. *out is the path, for the caller to free.
- * SIGINT cancels it. */
+ * SIGINT and SIGTERM cancel it. */
 enum status pull_run(char **out, const struct model_name *name, size_t n_connections,
                      void (*progress)(void *arg, const struct pull_progress *now), void *arg,
                      struct error *err) MUST_CHECK;
