@@ -15,6 +15,11 @@ enum status fetch_find(char **out, const char *text, struct error *err)
     }
     if (model_name_parse(&name, text, err) != STATUS_OK)
         return err->status;
-    return name.kind == MODEL_NAME_OLLAMA ? ollama_store_find(out, &name, err)
-                                          : hub_cache_find(out, &name, err);
+    if (name.kind == MODEL_NAME_OLLAMA)
+        return ollama_store_find(out, &name, err);
+    if (hub_cache_find(out, &name, err) == STATUS_OK)
+        return STATUS_OK;
+    if (err->status == STATUS_NOT_FOUND)
+        (void)error_set(err, err->status, "%s; 'parley pull' fetches it", err->text);
+    return err->status;
 }

@@ -179,9 +179,8 @@ enum status hub_cache_find(char **out, const struct model_name *name, struct err
         return rc;
     rc = hub_cache_find_in(out, folder, name->part, err);
     if (rc != STATUS_OK)
-        (void)error_set(
-            err, rc, "hf:%.40s/%.50s%s%.30s in the hub's cache: %s; 'parley pull' fetches it",
-            name->owner, name->repo, name->part[0] == '\0' ? "" : ":", name->part, err->text);
+        (void)error_prefix(err, "hf:%.40s/%.50s%s%.30s in the hub's cache", name->owner, name->repo,
+                           name->part[0] == '\0' ? "" : ":", name->part);
     free(folder);
     return rc;
 }

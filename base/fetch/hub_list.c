@@ -15,6 +15,18 @@
 
 enum { TOKEN_MAX_BYTES = 1000 };
 
+/* The token without what is around it: a file's line end, which a variable may have, too. NULL:
+ * there is none. */
+static char *token_in(const char *text)
+{
+    size_t len;
+
+    text += strspn(text, " \r\n\t");
+    for (len = strlen(text); len > 0 && strchr(" \r\n\t", text[len - 1]) != NULL; len--)
+        ;
+    return len == 0 ? NULL : hub_path("%.*s", (int)len, text);
+}
+
 static char *hub_token(void)
 {
     char text[TOKEN_MAX_BYTES + 1] = "", *path;
@@ -24,7 +36,7 @@ static char *hub_token(void)
     if (given == NULL)
         given = hub_variable("HUGGING_FACE_HUB_TOKEN");
     if (given != NULL)
-        return xstrdup(given);
+        return token_in(given);
     path = hub_home("HF_TOKEN_PATH", "token"); /* where the hub's programs keep it */
     file = path == NULL ? NULL : fopen(path, "re");
     if (file != NULL) {
@@ -32,8 +44,7 @@ static char *hub_token(void)
         (void)fclose(file); /* only read */
     }
     free(path);
-    text[strcspn(text, " \r\n\t")] = '\0';
-    return text[0] == '\0' ? NULL : xstrdup(text);
+    return token_in(text);
 }
 
 static bool is_token(const char *text)

@@ -44,6 +44,7 @@ struct web_transfer {
     CURL *easy;
     struct transfer_request request;
     struct transfer_answer answer;
+    bool has_token;
     char message[CURL_ERROR_SIZE];
     char text[200]; /* the beginning of an error's body */
     size_t text_len;
@@ -341,6 +342,7 @@ enum status transfer_start(struct web_transfer **out, struct transfers *t,
         transfer_free(x);
         return rc;
     }
+    x->has_token = request->token != NULL;
     x->request.url = x->request.token = NULL; /* libcurl has copies */
     *out = x;
     return STATUS_OK;
@@ -382,6 +384,10 @@ static enum status transfer_refused(const struct web_transfer *x, struct error *
             return error_set(err, STATUS_DENIED,
                              "its owner gives access on request: accept its conditions on the "
                              "hub's page, and set HF_TOKEN to a token of that account");
+        if (x->has_token && a->http_status == 401)
+            return error_set(err, STATUS_UNAUTHENTICATED,
+                             "HTTP 401: the token of HF_TOKEN, or of 'hf auth login', is not valid "
+                             "there, or may not read the repository");
         return error_set(err, a->http_status == 401 ? STATUS_UNAUTHENTICATED : STATUS_DENIED,
                          "HTTP %ld: the repository is private or does not exist; set HF_TOKEN to a "
                          "token that may read it",

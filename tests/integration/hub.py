@@ -27,6 +27,7 @@ class Hub:
     def __init__(self, repositories, token=None):
         self.repositories = {name: {file: File(data) for file, data in files.items()} for name, files in repositories.items()}
         self.commits = dict.fromkeys(self.repositories, COMMIT)
+        self.moved = {}  # new names of repositories, by their old ones
         self.token, self.seen, self.failures, self.lock = token, [], {}, threading.Lock()
         self.bytes_sent, self.gate = 0, None  # gate: how many bytes may be sent in all, until somebody raises it; None: any number
         self.raised = threading.Condition(self.lock)
@@ -146,6 +147,8 @@ class Hub:
                 if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
                     return self.answer(401, X_Error_Code="RepoNotFound")
                 words = path.removeprefix("/api/models/").split("/") if is_list else path[1:].split("/")
+                if new := hub.moved.get("/".join(words[:2])):
+                    return self.answer(307, Location=self.path.replace("/".join(words[:2]), new, 1))
                 repository = hub.repositories.get("/".join(words[:2]))
                 commit = hub.commits.get("/".join(words[:2]))
                 if repository is None:

@@ -4,6 +4,7 @@ is one here (hub.py), with huggingface_hub as the other program that reads and w
 
 usage: test_names.py PARLEYD WRITE_TINY_MODEL PARLEY
 """
+import contextlib
 import fcntl
 import hashlib
 import http.client
@@ -14,6 +15,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from unittest import mock
 
 import huggingface_hub
 
@@ -106,6 +108,7 @@ def pull(parley, *arguments, code=0, says="", **environment):
     """What it prints; says is in its errors."""
     result = children.run([parley, "pull", *arguments], capture_output=True, text=True, env={**os.environ, **environment})
     assert result.returncode == code and says in result.stderr, (arguments, result.returncode, result.stderr)
+    assert "hf_" not in result.stdout + result.stderr, "a token is shown"
     return result.stdout
 
 
@@ -127,16 +130,23 @@ def fetches(parley, parleyd, tiny, cache):
     data, large = tiny.read_bytes(), os.urandom(4_500_000)
     one, split = {"m-Q8_0.gguf": large, "m-Q4_K_M.gguf": data}, {f"Q8 0%/x-0000{i}-of-00002.gguf": large[i:] for i in (1, 2)}
     folder = {"config.json": b"{}", "tokenizer.json": b"[1]", "empty.json": b"", "model.safetensors": large}
-    with Hub({"o/one-GGUF": one, "o/split": split, "o/folder": {**folder, "README.md": b"", "x.bin": large}, "o/python": one}, token="hf_secret") as hub:
+    shards = {f"model-0000{i}-of-00002.safetensors": large[i:] for i in (1, 2)}
+    index = json.dumps({"weight_map": {str(i): name for i, name in enumerate(shards)}}).encode()
+    several = {**folder, "model.safetensors.index.json": index, **shards}
+    del several["model.safetensors"]
+    lacking = {name: data for name, data in several.items() if "-00002-of" not in name}
+    with Hub({"o/one-GGUF": one, "o/split": split, "o/folder": {**folder, "README.md": b"", "x.bin": large}, "o/several": several, "o/lacking": lacking,
+              "o/python": one, "o/plain": one}, token="hf_secret") as hub:
         os.environ.update(HF_ENDPOINT=hub.url + "/", HF_HUB_CACHE=str(cache))
         pull(parley, "hf:o/one-GGUF", code=1, says="HTTP 401: the repository is private or does not exist; set HF_TOKEN")
-        os.environ["HF_TOKEN"] = "hf_secret"
+        pull(parley, "hf:o/one-GGUF", code=1, says="HTTP 401: the token of HF_TOKEN, or of 'hf auth login', is not valid there", HF_TOKEN="hf_other")
+        os.environ["HF_TOKEN"] = "hf_secret\n"  # as a file has it from which it was set
         path = pull(parley, "hf:o/one-GGUF").strip()
         assert path == str(cache / "models--o--one-GGUF/snapshots" / COMMIT / "m-Q4_K_M.gguf") and pathlib.Path(path).read_bytes() == data
         told = json.loads(pull(parley, "hf:o/one-GGUF:q8_0", "--json"))
         assert told["bytes"] == len(large) and told["path"].endswith("m-Q8_0.gguf") and told["name"] == "hf:o/one-GGUF:q8_0"
-        assert pull(parley, "hf:o/split", "hf:o/folder").splitlines()[1] == str(cache / "models--o--folder/snapshots" / COMMIT)
-        for repository, files in (("o/one-GGUF", one), ("o/split", split), ("o/folder", folder)):
+        assert pull(parley, "hf:o/split", "hf:o/folder", "hf:o/several").splitlines()[1] == str(cache / "models--o--folder/snapshots" / COMMIT)
+        for repository, files in (("o/one-GGUF", one), ("o/split", split), ("o/folder", folder), ("o/several", several)):
             is_whole(cache, repository, files)
         assert all(token is None for where, _, _, _, token in hub.seen if where == "store")
         assert any(where == "store" and asked for where, _, _, asked, _ in hub.seen)
@@ -154,6 +164,16 @@ def fetches(parley, parleyd, tiny, cache):
         assert pathlib.Path(path).read_bytes() == data  # the older snapshot is as it was
         with children.Daemon(parleyd, "hf:o/python", "--http", "127.0.0.1:0") as daemon:
             assert daemon.ready["models"] == "python,echo" and reply(daemon, "python")
+        with mock.patch.object(huggingface_hub.constants, "HF_HUB_DISABLE_SYMLINKS", True):  # as on a disk without links
+            plain = huggingface_hub.hf_hub_download("o/plain", "m-Q8_0.gguf", cache_dir=cache, endpoint=hub.url, token="hf_secret")
+        n = hub.bytes_sent
+        assert not os.path.islink(plain) and pull(parley, "hf:o/plain:q8_0").strip() == plain and hub.bytes_sent == n
+        hub.moved["o/old"] = "o/one-GGUF"
+        home = cache.parent / "home of the hub"
+        put(home / "token", b"hf_secret\n")
+        moved = pull(parley, "hf:o/old:q8_0", HF_HUB_CACHE="", HF_HOME=str(home), HF_TOKEN="").strip()
+        assert moved.startswith(str(home / "hub/models--o--old/")) and pathlib.Path(moved).read_bytes() == large
+        pull(parley, "hf:o/lacking", code=1, says="hf:o/lacking in the hub's cache: model-00002-of-00002.safetensors is missing\n")
 
 
 def resumes(parley, cache):
@@ -199,11 +219,41 @@ def resumes(parley, cache):
         assert hub.bytes_sent - n == len(data)
 
 
+def full_disk(parley, cache):
+    """A disk that fills amid a pull ends it with a sentence. What was received is kept, and once there is room the next pull goes on."""
+    if os.geteuid() != 0:
+        print("full_disk: skipped, only root can mount a small disk")
+        return
+    data = os.urandom(4_500_000)
+    partial = cache / "models--o--full/blobs" / f"{File(data).sha256}.parley"
+    cache.mkdir()
+    children.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", cache], check=True)
+    try:
+        with Hub({"o/full": {"a.gguf": data}}) as hub:
+            os.environ.update(HF_ENDPOINT=hub.url, HF_HUB_CACHE=str(cache))
+            hub.open(2_000_000)
+            process = children.start([parley, "pull", "hf:o/full"], stdout=children.subprocess.DEVNULL, stderr=children.subprocess.PIPE, text=True)
+            children.until("a piece that is kept", lambda: partial.exists() and 1 in partial.read_bytes()[len(data):], process)
+            with open(cache / "filler", "ab", buffering=0) as filler, contextlib.suppress(OSError):
+                while True:
+                    filler.write(b"x" * 4096)
+            hub.open()
+            said = process.communicate()[1]
+            assert process.returncode == 1 and "hf:o/full: a.gguf: cannot write " in said and "No space left on device" in said, said
+            (cache / "filler").unlink()
+            n = hub.bytes_sent
+            pull(parley, "hf:o/full", says="going on at ")
+            assert hub.bytes_sent - n < len(data)
+            is_whole(cache, "o/full", {"a.gguf": data})
+    finally:
+        children.run(["umount", "--lazy", cache], check=True)
+
+
 def fails(parley, cache):
     """What the hub and the network do wrong is mended by another try, or said."""
     data = os.urandom(4_500_000)
     with Hub({"o/r": {"a.gguf": data}, "o/s": {"a.gguf": b"small"}, "o/none": {"x.bin": b""}, "o/evil": {"../a.gguf": b"", "/b.gguf": b""}}) as hub:
-        os.environ["HF_ENDPOINT"] = hub.url
+        os.environ.update(HF_ENDPOINT=hub.url, HF_HUB_CACHE=str(cache))
         pull(parley, "hf:o/x", code=1, says="hf:o/x: HTTP 404: there is no such repository")
         pull(parley, "hf:o/r:Q4_0", code=1, says="there is no Q4_0; there are: a.gguf")
         pull(parley, "hf:o/none", code=1, says="there is neither a GGUF file nor config.json")
@@ -213,9 +263,14 @@ def fails(parley, cache):
         pull(parley, "hf:o/r", "--connections", "17", code=2, says="--connections is 1 to 16")
         hub.fail("list", (403, {"X-Error-Code": "GatedRepo"}))
         pull(parley, "hf:o/r", code=1, says="accept its conditions")
+        hub.fail("resolve", (403, {"X-Error-Code": "GatedRepo"}))
+        pull(parley, "hf:o/r", code=1, says="hf:o/r: a.gguf: its owner gives access on request: accept its conditions")
+        hub.fail("resolve", (404, {"X-Error-Code": "EntryNotFound"}))
+        pull(parley, "hf:o/r", code=1, says="hf:o/r: a.gguf: HTTP 404: there is no such file")
         hub.fail("list", (429, {"Retry-After": "3600"}))
         pull(parley, "hf:o/r", code=1, says="HTTP 429: too many requests; come back in 3600 s")
         hub.fail("list", 503)
+        hub.fail("resolve", 502)
         hub.fail("store", (300_000, "cut"), 500, (700_000, "cut"), (429, {"Retry-After": "1"}))
         assert pathlib.Path(pull(parley, "hf:o/r", "--connections", "1").strip()).read_bytes() == data
         shutil.rmtree(cache / "models--o--r")
@@ -287,26 +342,33 @@ def removes(parley, cache):
 
 def at_start(parleyd, tiny, cache):
     """A start fetches what the cache lacks, unless it may not; what the cache has is not asked for."""
-    with Hub({"o/start-GGUF": {"m.gguf": tiny.read_bytes()}}) as hub:
-        os.environ["HF_ENDPOINT"] = hub.url
+    with Hub({"o/start-GGUF": {"m.gguf": tiny.read_bytes()}}, token="hf_secret") as hub:
+        os.environ.update(HF_ENDPOINT=hub.url, HF_TOKEN="hf_secret")
         for forbids in ("--offline", "--check"):
             refused(parleyd, "hf:o/start-GGUF in the hub's cache: nothing of it is there; 'parley pull' fetches it", "hf:o/start-GGUF", forbids)
         refused(parleyd, "model 'x': hf:o/x: HTTP 404: there is no such repository", "x=hf:o/x")
         n = len(hub.seen)
         assert n == 1
-        with children.Daemon(parleyd, "hf:o/start-GGUF", "--http", "127.0.0.1:0", "--log-level", "info") as daemon:
+        with children.Daemon(parleyd, "hf:o/start-GGUF", "--http", "127.0.0.1:0", "--log-level", "debug") as daemon:
             assert daemon.ready["models"] == "start,echo" and reply(daemon, "start")
             assert any(' info fetching model=start file="m.gguf" percent=' in line for line in daemon.said), daemon.said
             n = len(hub.seen)
             (cache / "models--o--start-GGUF/refs/main").write_text("0" * 40)  # SIGHUP fetches nothing
             daemon.process.send_signal(signal.SIGHUP)
             children.until("the reload fails", lambda: any("'parley pull' fetches it" in line for line in daemon.said), daemon.process)
-            assert reply(daemon, "start")
+            assert reply(daemon, "start") and not any("hf_secret" in line for line in daemon.said)
             (cache / "models--o--start-GGUF/refs/main").write_text(COMMIT)
         with children.Daemon(parleyd, "x=hf:o/start-GGUF", "--offline", "--http", "127.0.0.1:0") as daemon:
             assert reply(daemon, "x")
         assert len(hub.seen) == n
         shutil.rmtree(cache / "models--o--start-GGUF")
+        hub.open(hub.bytes_sent)  # SIGTERM ends a start that fetches, also that of a container's first process
+        process = children.start([parleyd, "hf:o/start-GGUF", "--listen", "127.0.0.1:0"], stderr=children.subprocess.PIPE, text=True)
+        children.until("the start to fetch", lambda: len(hub.seen) >= n + 2, process)
+        process.terminate()
+        said = process.communicate()[1]
+        assert process.returncode == 1 and "model 'start': hf:o/start-GGUF: interrupted; the next pull goes on from there" in said, said
+    del os.environ["HF_TOKEN"]
 
 
 def through_a_server(parleyd, parley, tiny, cache, root):
@@ -390,6 +452,7 @@ def main():
         read_in_place(parleyd, tiny, root / "place")
         fetches(parley, parleyd, tiny, root / "hub")
         resumes(parley, root / "hub")
+        full_disk(parley, root / "full")
         fails(parley, root / "hub")
         removes(parley, root / "hub")
         at_start(parleyd, tiny, root / "hub")
