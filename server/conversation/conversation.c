@@ -294,8 +294,8 @@ static enum status conversation_check_turn(const struct conversation *c,
                              c->host.model->name);
     if (r->n_messages == 0 && n_bytes == 0)
         return error_field(err, "messages", "is empty: a turn says something");
-    for (size_t i = 0; i < r->n_messages; i++)
-        n_bytes += r->messages[i].len;
+    for (size_t i = 0; i < r->n_messages; i++) /* a tool may have nothing to tell */
+        n_bytes += r->messages[i].len + (r->messages[i].role == ROLE_TOOL);
     if (n_bytes == 0 && !r->raw.fills_in) /* a gap between nothing and nothing is one */
         return error_field(err, r->n_messages == 1 ? "messages[0].text" : "messages",
                            "is empty: a turn says something");

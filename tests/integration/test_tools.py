@@ -457,6 +457,27 @@ def bound(parley):
     assert third.choices[0].message.content == alone.choices[0].message.content
 
 
+def silent(parley):
+    """A tool that has nothing to tell has answered: its empty result is a turn, in a named conversation, behind a response, and alone."""
+    client, named = client_of(parley), {"X-Conversation-Id": "silent-1"}
+    asked = dict(model="hermes", tools=TOOLS, extra_headers=named)
+    first = client.chat.completions.create(messages=ASK, extra_body=says(CALL), **asked)
+    result = {"role": "tool", "tool_call_id": first.choices[0].message.tool_calls[0].id, "content": ""}
+    history = [*ASK, first.choices[0].message.model_dump(exclude_none=True), result]
+    second = client.chat.completions.create(messages=[result], max_tokens=4, temperature=0, **asked)
+    alone = client.chat.completions.create(model="hermes", tools=TOOLS, messages=history, max_tokens=4, temperature=0)
+    assert second.usage.prompt_tokens == alone.usage.prompt_tokens and second.choices[0].message.content == alone.choices[0].message.content
+    tools = [{"type": "function", **TOOLS[0]["function"]}]
+    first = client.responses.create(model="hermes", input="Weather?", tools=tools, extra_body=says(CALL))
+    call = next(item for item in first.output if item.type == "function_call")
+    second = client.responses.create(model="hermes", previous_response_id=first.id, input=[{"type": "function_call_output", "call_id": call.call_id, "output": ""}], tools=tools, extra_body=says("Done."))
+    assert second.output_text == "Done."
+    said = client.chat.completions.create(model="hermes", messages=[{"role": "tool", "tool_call_id": "c", "content": ""}], extra_body=says("Done."))
+    assert said.choices[0].message.content == "Done."
+    said = client.chat.completions.create(model="tiny", messages=[{"role": "tool", "tool_call_id": "c", "content": ""}], max_tokens=2, extra_body={"ignore_eos": True})  # which knows no tools
+    assert said.choices[0].finish_reason == "length", said
+
+
 def same_bits(parley):
     """Tools, thoughts and constraints change no bit: 24 requests at once give what each gives alone."""
     create = client_of(parley).chat.completions.create
@@ -1017,7 +1038,7 @@ def main():
             children.run([write_tiny_model, model, "8192", "1", template, *tokens], check=True)
             flags += ["--model", f"{name}={model}"]
         with harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0") as parley:
-            for test in (forced, old_form, round_trip, streams, free, whole_or_text, spelled, reasons_first, strict, bound, responses, messages, ollama_chat, thinking, thought_tokens, wired, resumed, same_bits):
+            for test in (forced, old_form, round_trip, streams, free, whole_or_text, spelled, reasons_first, strict, bound, silent, responses, messages, ollama_chat, thinking, thought_tokens, wired, resumed, same_bits):
                 if not only or test.__name__ in only:
                     start = time.monotonic()
                     test(parley)
