@@ -8,9 +8,10 @@
  * err.
  */
 static const double stretch = 0.75;
-/* What all chunks may add at least. Where decode rows alone reach the bound, on a slow machine or
- * with a large model, prompts would else not be read while any reply is generated. */
-static const double least_share = 0.25;
+/* What all chunks may add at least, as a share of the decode rows' time: a quarter, and as much
+ * again where decode rows alone take as long as the bound, on a slow machine or with a large model,
+ * so that no chunk keeps it. Between, from near_bound of it on, the share grows evenly. */
+static const double least_share = 0.25, full_share = 1, near_bound = 0.8;
 /* One step in 16 runs without chunks, which costs little; one in 4 while the model has seen a
  * single such step, which may have been disturbed. */
 static const unsigned max_mixed = 15, max_mixed_unsure = 3;
@@ -201,10 +202,17 @@ bool step_time_allows_unchunked(struct step_time *s, size_t decode_cost, size_t 
     return true;
 }
 
+static double least_share_at(double alone_us, double max_us)
+{
+    const double part = (alone_us / max_us - near_bound) / (1 - near_bound);
+
+    return least_share + (full_share - least_share) * fmin(fmax(part, 0), 1);
+}
+
 size_t step_time_prefill_budget(const struct step_time *s, size_t decode_cost, size_t n_chunked,
                                 uint64_t max_us)
 {
-    double alone_us, room_us;
+    double alone_us, room_us, least_us;
 
     if (decode_cost == 0 || max_us == 0)
         return SIZE_MAX;
@@ -214,7 +222,8 @@ size_t step_time_prefill_budget(const struct step_time *s, size_t decode_cost, s
     room_us = stretch * alone_us * (double)n_chunked;
     if (room_us > (double)max_us - alone_us)
         room_us = (double)max_us - alone_us;
-    if (room_us < least_share * alone_us)
-        room_us = least_share * alone_us;
+    least_us = least_share_at(alone_us, (double)max_us) * alone_us;
+    if (room_us < least_us)
+        room_us = least_us;
     return room_us > s->chunk_us ? (size_t)((room_us - s->chunk_us) / s->unit_us) : 0;
 }

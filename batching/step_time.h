@@ -33,7 +33,8 @@ void step_time_learn(struct step_time *s, size_t decode_cost, size_t chunk_cost,
 
 /* How many prefill tokens of n_chunked rows may join decode rows of decode_cost. Each chunk
  * lengthens the step by less than the decode rows alone take, all chunks together to at most
- * max_us, or by a quarter where that is more. */
+ * max_us, or by a quarter where that is more: as much again where decode rows alone
+ * take max_us. */
 size_t step_time_prefill_budget(const struct step_time *s, size_t decode_cost, size_t n_chunked,
                                 uint64_t max_us);
 
