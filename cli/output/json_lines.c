@@ -45,22 +45,66 @@ static enum status json_lines_read(struct json_lines *l, struct error *err)
                                           : STATUS_OK;
 }
 
+/* Behind the marks of byte order and the white space at the begin of the line. */
+static const char *json_lines_value(const struct json_lines *l, size_t *ret_len)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    const char *at = l->text, *end = l->text + l->len;
+
+    for (;;) {
+        if (at < end && strchr(" \t\r\n", *at) != NULL && *at != '\0')
+            at++;
+        else if ((size_t)(end - at) >= strlen(mark) && memcmp(at, mark, strlen(mark)) == 0)
+            at += strlen(mark);
+        else
+            break;
+    }
+    *ret_len = (size_t)(end - at);
+    return at;
+}
+
+/* What the line is, where it is no JSON because the file is of another kind; NULL: unknown. */
+static const char *json_lines_kind(const struct json_lines *l)
+{
+    static const struct {
+        char begin[8];
+        const char *kind;
+    } kinds[] = {
+        {"\x1f\x8b", "it is compressed: unpack it first, as gunzip does"},
+        {"\x28\xb5\x2f\xfd", "it is compressed: unpack it first, as unzstd does"},
+        {"\xff\xfe", "it is UTF-16: make UTF-8 of it first, as iconv -f UTF-16 -t UTF-8 does"},
+        {"\xfe\xff", "it is UTF-16: make UTF-8 of it first, as iconv -f UTF-16 -t UTF-8 does"},
+    };
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && l->number == 1; i++)
+        if (l->len >= strlen(kinds[i].begin) &&
+            memcmp(l->text, kinds[i].begin, strlen(kinds[i].begin)) == 0)
+            return kinds[i].kind;
+    return NULL;
+}
+
 enum status json_lines_next(struct json_lines *l, json_t **out, size_t flags, struct error *err)
 {
+    const char *value, *kind;
     json_error_t why;
-    enum status rc;
+    size_t len;
 
-    l->number++;
-    rc = json_lines_read(l, err);
-    if (rc != STATUS_OK)
-        return rc;
     *out = NULL;
+    do {
+        l->number++;
+        if (json_lines_read(l, err) != STATUS_OK)
+            return err->status;
+        value = json_lines_value(l, &len);
+    } while (l->len > 0 && len == 0);
     if (l->len == 0) {
         l->number--; /* there is none */
         return STATUS_OK;
     }
-    *out = json_loadb(l->text, l->len, flags, &why);
-    return *out == NULL ? error_set(err, STATUS_INVALID, "%s", why.text) : STATUS_OK;
+    *out = json_loadb(value, len, flags, &why);
+    if (*out != NULL)
+        return STATUS_OK;
+    kind = json_lines_kind(l);
+    return error_set(err, STATUS_INVALID, "%s", kind == NULL ? why.text : kind);
 }
 
 enum exit_code json_lines_run(json_lines_fn answer, void *arg)

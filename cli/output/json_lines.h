@@ -1,4 +1,6 @@
-/* JSON that is read one value a line, and answered so. */
+/* JSON that is read one value a line, and answered so. Empty lines, and marks of byte order
+ * (U+FEFF) in front of a value, are passed over: other programs write them, and they say nothing.
+ */
 #ifndef CLI_OUTPUT_JSON_LINES_H
 #define CLI_OUTPUT_JSON_LINES_H
 
@@ -14,7 +16,7 @@ enum { JSON_LINE_MAX_BYTES = 256 << 20 };
 struct json_lines {
     FILE *in;      /* borrowed */
     size_t number; /* of the last line, from 1 */
-    char *text;    /* [len] the last line, with its newline, if it has one */
+    char *text;    /* [len] the last line, with its newline, if it has one; len is 0 behind it */
     size_t len, cap;
 };
 
@@ -28,7 +30,7 @@ void json_lines_deinit(struct json_lines *l); /* l may be zeroed */
 typedef enum status (*json_lines_fn)(json_t **out, void *arg, const json_t *line,
                                      struct error *err);
 
-/* Answers every line of stdin by a line of stdout. The first bad line ends the run, with an error
+/* Answers every value of stdin by a line of stdout. The first bad line ends the run, with an error
  * that has its number. */
 enum exit_code json_lines_run(json_lines_fn answer, void *arg);
 

@@ -13,6 +13,7 @@ import children
 from harness import conversations
 from test_journal import Mortal, turn
 from test_keys import bearer, new_key, write_keys
+from test_proof import whole_numbers
 
 
 class As:
@@ -68,8 +69,8 @@ def said_by(who, request):
 def imported_again(parley, program, key, exported, made):
     """The same lines, and some of them, are imported again: nothing is there twice, and what is missing is added."""
 
-    def again(some):
-        return cli(parley, program, key, "import", lines="\n".join(map(json.dumps, some)))
+    def again(some, write=json.dumps):
+        return cli(parley, program, key, "import", lines="\n".join(map(write, some)))
 
     def there():
         return [told(line) for line in cli(parley, program, key, "export")[1]]
@@ -78,6 +79,8 @@ def imported_again(parley, program, key, exported, made):
     status, lines, complaint = again(exported)
     assert status == 0 and lines == [{**line, "added": 0} for line in made] and "2 of 2 conversations were there" in complaint, (lines, complaint)
     assert there() == before
+    for write in (lambda line: "\ufeff" + json.dumps(line)), (lambda line: "\r\n" + json.dumps(whole_numbers(line), sort_keys=True) + "\r\n"):  # as other programs do
+        assert again(exported, write)[:2] == (0, lines)
     cut = [dict(line) for line in exported[2:5]]  # the conversation and two of its turns: the import was interrupted
     cut[0]["conversation"] = "0" * 32
     assert again(cut)[1][0]["added"] == 2

@@ -7,6 +7,7 @@ usage: test_proof.py PARLEYD WRITE_TINY_MODEL PARLEY [CONVERSATIONS [SEED]]     
 import base64
 import contextlib
 import copy
+import gzip
 import hashlib
 import http.client
 import json
@@ -468,6 +469,58 @@ def made_up(parley, program, folder):
         assert (what == "") == (heads[0]["lines_problem"] != ""), (how, heads)
 
 
+def export_of(parley, program, path, *ids):
+    """The bytes of an export, which path has, too."""
+    with open(path, "w") as out:
+        children.run([program, "conversations", "export", *ids, "--server", parley.address], stdout=out, check=True)
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def whole_numbers(value):
+    """As JavaScript and jq 1.6 write numbers: 1.0 is 1."""
+    if isinstance(value, dict):
+        return {k: whole_numbers(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return list(map(whole_numbers, value))
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def foreign(parley, program, folder):
+    """An export as other programs leave it is the same, as long as no value is another one; what is no export is refused with a reason."""
+    opening = conversations.ConversationsOpenRequest(model="tiny", system="\u00e9\u2028\U0001f600 <b>", metadata={"b": "2", "a": "1"})
+    opening.sampling.temperature, opening.sampling.top_p = 1, 0.9
+    made = [parley.conversations.Open(opening).conversation, parley.open("tiny")]
+    for c in made:
+        r = conversations.TurnRequest(conversation=c, text="\u00e9 hell", want_logprobs=2)
+        r.sampling.max_tokens = 5
+        parley.conversations.Ask(r)
+    path = os.path.join(folder, "foreign.jsonl")
+    data, mark = export_of(parley, program, path, *made), "\ufeff".encode()
+    lines = [json.loads(line) for line in data.splitlines()]
+    dumped = b"".join(json.dumps(whole_numbers(line), sort_keys=True).encode() + b"\n" for line in lines)
+    spaced = b"".join(json.dumps(line, separators=(" , ", "\t: ")).encode() + b"\n" for line in lines)
+    assert b'"temperature": 1,' in dumped and b"\\u00e9" in dumped
+    for taken, times in (mark + data, 1), (b"\n \t\r\n" + data.replace(b"\n", b"\n\n\r\n"), 1), (data.replace(b"\n", b"\r\n"), 1), (data[:-1], 1), \
+            (mark + data + b"\n" + mark + data, 2), (dumped, 1), (spaced, 1):
+        with open(path, "wb") as out:
+            out.write(taken)
+        code, heads, _, summary = verify(program, path, "--server", parley.address)
+        assert (code, summary["same"], summary["conversations"], summary["broken"]) == (0, 2, 2 * times, 0), (taken[:20], heads, summary)
+        with open(path, "rb") as stdin:
+            piped = children.run([program, "verify", "--json", "-", "--server", parley.address], stdin=stdin, stdout=-1)
+        assert piped.returncode == 0 and json.loads(piped.stdout.splitlines()[-1]) == summary, (taken[:20], piped)
+    for refused, says in (gzip.compress(data), "line 1: it is compressed"), (data.decode().encode("utf-16"), "line 1: it is UTF-16"), (b"", "has no conversation"), \
+            (b"\n\n", "has no conversation"), (data[:-9], f"line {len(lines)}: "), (json.dumps(lines).encode(), "line 1: its type must be"), \
+            (json.dumps(lines[0], indent=1).encode(), "line 1: "):
+        with open(path, "wb") as out:
+            out.write(refused)
+        done = children.run([program, "verify", path, "--server", parley.address], stdout=-1, stderr=-1, text=True)
+        assert done.returncode == 2 and says in done.stderr and done.stdout == "", (refused[:20], done)
+    for c in made:
+        parley.close(c)
+
+
 def uploaded(parley, c):
     """A stream with a few records a message is answered as one message; what is no such stream is refused."""
     stub, request = parley.conversations, conversations.ConversationsVerifyRequest
@@ -597,6 +650,7 @@ def main():
             code, _, _, against = verify(program, export_path, "--server", parley.address)
             assert (code, against) == (0, summary), against
             uploaded(parley, made[0])
+            foreign(parley, program, folder)
             with_nul(parley, program, folder)
             made_up(parley, program, folder)
             long(parley, program, model, folder)

@@ -356,7 +356,7 @@ static bool import_is_same(const Parley__V1__TranscriptTurn *turn, const json_t 
     for (size_t k = 0; k < sizeof(said) / sizeof(said[0]); k++) {
         const json_t *a = json_object_get(there, said[k]), *b = json_object_get(line, said[k]);
 
-        is_same = is_same && (a == b || json_equal(a, b));
+        is_same = is_same && (a == b || (a != NULL && b != NULL && message_json_is_same(a, b)));
     }
     json_decref(there);
     return is_same;

@@ -126,3 +126,43 @@ json_t *message_json(const ProtobufCMessage *message)
     }
     return object;
 }
+
+/* --- comparing --- */
+
+/* Reals are those of messages, floats, of which a line has as many digits as tell them apart. */
+static bool is_same_number(const json_t *a, const json_t *b)
+{
+    const json_t *real = json_is_real(a) ? a : b, *other = real == a ? b : a;
+    const double value = json_real_value(real);
+
+    if (json_is_real(other))
+        return (float)value == (float)json_real_value(other);
+    if (!json_is_real(real))
+        return json_integer_value(a) == json_integer_value(b);
+    return value >= -0x1p63 && value < 0x1p63 && value == (double)(json_int_t)value &&
+           (json_int_t)value == json_integer_value(other);
+}
+
+bool message_json_is_same(const json_t *a, const json_t *b)
+{
+    const size_t n = json_array_size(a);
+    const char *name;
+    json_t *member;
+
+    if (json_is_number(a) && json_is_number(b))
+        return is_same_number(a, b);
+    if (json_typeof(a) != json_typeof(b) || json_object_size(a) != json_object_size(b) ||
+        n != json_array_size(b))
+        return false;
+    json_object_foreach((json_t *)(uintptr_t)a, name, member) /* only read */
+    {
+        const json_t *there = json_object_get(b, name);
+
+        if (there == NULL || !message_json_is_same(member, there))
+            return false;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!message_json_is_same(json_array_get(a, i), json_array_get(b, i)))
+            return false;
+    return json_is_object(a) || json_is_array(a) || json_equal(a, b);
+}

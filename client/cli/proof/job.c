@@ -228,16 +228,16 @@ static enum status proof_source_pass(struct proof_source *s, off_t from, struct 
     if (in == NULL)
         return error_set(err, STATUS_NOT_FOUND, "%s: %s", s->path, strerror(errno));
     while (rc == STATUS_OK && !is_over) {
+        const off_t at = ftello(in == s->once ? s->copy : in);
         json_t *line = NULL;
 
         rc = json_lines_next(&lines, &line, JSON_REJECT_DUPLICATES, err);
         if (rc == STATUS_OK && !proof_source_keep(s, &lines))
             rc = error_set(err, STATUS_UNKNOWN, "a copy of it: %s", strerror(errno));
         if (rc == STATUS_OK && line != NULL)
-            rc = p->jobs != NULL ? proof_pass_count(p, s, line, from, err)
+            rc = p->jobs != NULL ? proof_pass_count(p, s, line, at, err)
                                  : proof_pass_load(p, line, err);
         is_over = line == NULL || p->is_over;
-        from += (off_t)lines.len;
         json_decref(line);
     }
     if (rc != STATUS_OK)

@@ -70,7 +70,7 @@ static bool line_says(const json_t *line, const ProtobufCMessage *message, const
     for (size_t i = 0; i < n; i++) {
         const json_t *a = json_object_get(line, names[i]), *b = json_object_get(said, names[i]);
 
-        is_same = is_same && (a == b || (a != NULL && b != NULL && json_equal(a, b)));
+        is_same = is_same && (a == b || (a != NULL && b != NULL && message_json_is_same(a, b)));
     }
     json_decref(said);
     return is_same;
