@@ -907,6 +907,8 @@ static void verification_check_chain(struct verification *v)
 static void verification_choose(struct verification *v, const struct body_terms *terms)
 {
     const struct models *models = v->request->models;
+    /* That of an agent of another kind, "1", may be another agent's, too. */
+    const bool is_hash = strlen(v->version) == 2 * (size_t)SHA256_BYTES;
     struct error *why = &v->why_not;
     struct model *m;
 
@@ -919,7 +921,7 @@ static void verification_choose(struct verification *v, const struct body_terms 
     for (size_t i = 0; i < models->n_loaded; i++) {
         m = models->loaded[i];
         if (model_check_ready(m, why) == STATUS_OK && strcmp(m->info.version, v->version) == 0 &&
-            (v->model == NULL || strcmp(m->name, terms->model) == 0))
+            ((is_hash && v->model == NULL) || strcmp(m->name, terms->model) == 0))
             v->model = m;
     }
     if (v->model != NULL)
@@ -929,6 +931,9 @@ static void verification_choose(struct verification *v, const struct body_terms 
          models_get(&m, models, "", why) == STATUS_OK) &&
         model_check_ready(m, why) == STATUS_OK)
         v->model = m;
+    else if (!is_hash)
+        (void)error_set(why, STATUS_NOT_FOUND,
+                        "the turn was computed by '%.80s', which is not here", terms->model);
     else
         (void)error_set(why, STATUS_NOT_FOUND,
                         "the turn was computed by the model with hash %.64s, and no model here has "

@@ -25,6 +25,7 @@ from google.protobuf import json_format
 
 import children
 import harness
+from agent_process import Worker
 from harness import content, conversations
 from test_journal import Mortal, said
 
@@ -370,6 +371,31 @@ def attack(rng, program, model, export, folder, n):
     return kinds
 
 
+def elsewhere(parleyd, program, model, other, export, export_path, folder):
+    """What no model computed, or an agent that need not compute the same bits twice, is unchecked. A conversation that was changed counts more."""
+    with harness.Parleyd(parleyd, "--model", f"tiny={model}", "--kv", "f32", "--data", os.path.join(folder, "elsewhere")) as parley:
+        with open(export_path) as lines:
+            children.run([program, "conversations", "import", "--server", parley.address], stdin=lines, stdout=-1, check=True)
+        worker = Worker(parley)
+        attached = parley.open("words")
+        parley.conversations.Ask(conversations.TurnRequest(conversation=attached, text="hello"))
+        code, _, turns, summary = verify(program, "--server", parley.address)
+        path = os.path.join(folder, "attached.jsonl")
+        export_of(parley, program, path, attached)
+        worker.kill()
+        computed = [t for t in turns if t["verdict"] != "same"]  # a turn that was only heard is the same
+        assert code == 2 and summary["differ"] == summary["broken"] == 0 and len(computed) > 1, summary
+        for t in computed:
+            assert t["verdict"] == "unchecked" and ("an attached agent" if t["conversation"] == attached else "was imported") in t["why"], t
+    code, _, (gone,), _ = verify(program, path, "--model", f"tiny={model}", "--kv", "f32")
+    assert code == 2 and gone["verdict"] == "unchecked" and "'words', which is not here" in gone["why"], gone
+    spoilt = copy.deepcopy(export[0])
+    spoilt["record"][-1]["record"]["unixMs"] = "1"
+    save(path, [spoilt, export[1]])
+    code, _, _, summary = verify(program, path, "--model", f"tiny={other}", "--kv", "f32")
+    assert code == 1 and summary["unchecked"] > 0 and summary["broken"] == 1, summary
+
+
 @contextlib.contextmanager
 def beside(parley):
     """A conversation that is not stored, as long as the block."""
@@ -704,6 +730,7 @@ def main():
                 answer = parley.conversations.Verify(conversations.ConversationsVerifyRequest(records=records, force=True))
                 quoted += "".join(t.difference.computed_text for t in answer.turns)
             assert "\ufffd" in quoted, quoted  # a token that ends inside a character
+        elsewhere(parleyd, program, model, other, export, export_path, folder)
         print(n, "conversations,", summary, "tampered:", attack(rng, program, model, export, folder, 4 * n))
 
 
