@@ -71,10 +71,13 @@ def request(rng, c, constrained):
 
 
 def cut(parley, rng, c):
-    """A turn that is cancelled after its first tokens."""
-    r = conversations.TurnRequest(conversation=c, text="a long one")
+    """A turn that is cancelled after its first tokens, or that its deadline ends."""
+    r = conversations.TurnRequest(conversation=c, text="a long one", deadline_ms=rng.choice([0, 20]))
     r.sampling.max_tokens, r.sampling.ignore_eos, r.sampling.temperature = 400, True, 1
     events = parley.conversations.Turn(r)
+    if r.deadline_ms:
+        list(events)
+        return
     for event in events:
         if event.WhichOneof("event") == "piece":
             break
@@ -173,6 +176,14 @@ def mend(c):
     for line in c["record"]:
         content_hash, before = hashes(line["record"], before)
         line["record"]["content"], line["record"]["chain"] = content_hash.hex(), before.hex()
+
+
+def own(c, n):
+    """Gives the conversation the id n, so that no other one of a file has the same turns and checks them."""
+    for line in [c["conversation"]] + [line["record"] for line in c["record"]]:
+        line["conversation"] = f"{n:032x}"
+    mend(c)
+    return c
 
 
 def body(record):
@@ -351,11 +362,7 @@ def attack(rng, program, model, export, folder, n):
     while len(mended) < n:
         c = copy.deepcopy(rng.choice(export))
         kind = TAMPERS[len(mended) % len(TAMPERS)](rng, c) or tamper_lines(rng, c)
-        c["conversation"]["conversation"] = f"{len(mended):032x}"
-        for line in c["record"]:  # of its own, so that no other conversation has the same turns and checks them
-            line["record"]["conversation"] = f"{len(mended):032x}"
-        mend(c)
-        mended.append((kind, c))
+        mended.append((kind, own(c, len(mended))))
     path = os.path.join(folder, "mended.jsonl")
     save(path, [c for _, c in mended])
     code, heads, turns, _ = verify(program, path, "--model", f"tiny={model}", "--kv", "f32")
@@ -369,6 +376,118 @@ def attack(rng, program, model, export, folder, n):
         # another seed or another question may have the same reply: then the record says what the model says
         assert found or kind in ("seed", "said"), (kind, id_, head)
     return kinds
+
+
+def places(value, path=()):
+    """Each value in a JSON value, by its path."""
+    yield path, value
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(inner, (*path, key))
+
+
+def another(value, name):
+    """A value of the same kind, which a reader takes as well."""
+    if isinstance(value, (bool, int, float)):
+        return not value if isinstance(value, bool) else value + 1
+    if name == "kind":
+        return "CONVERSATION_RECORD_KIND_" + ("UPDATED" if value.endswith("OPENED") else "OPENED")
+    if name == "finishReason":
+        return "FINISH_REASON_" + ("STOP" if value.endswith("LENGTH") else "LENGTH")
+    if name == "body":
+        return base64.b64encode(base64.b64decode(value) + b"\0").decode()
+    if re.fullmatch("[0-9]+|[0-9a-f]{32}|[0-9a-f]{64}", value):
+        return value[:-1] + ("1" if value[-1] != "1" else "2")
+    return value + "x"
+
+
+def is_compared(kind, path, is_gone):
+    """Whether docs/proof.md says so: of a conversation's line some members; of a record that has lost its body its hashes, and what says so."""
+    if kind == "record":
+        return path[1] not in ("conversation", "generation", "turn", "unixMs") if is_gone else path[1] != "place"
+    return kind == "turn" or path[:1] in (("conversation",), ("model",), ("system",), ("sampling",))
+
+
+def every_member(parley, program, export, folder):
+    """Each member of each line of an export is changed, left out, and has another one beside it: that is found, and what is not compared is not."""
+    (c,) = [c for c in export if c["conversation"]["metadata"] == {"of": "every_member"}]
+    made, seen = [("nothing", own(copy.deepcopy(c), 0), False)], set()
+
+    def make(what, kind, n, path, change):
+        record = c["record"][n]["record"] if kind == "record" else {}
+        shape = what, kind, tuple("" if isinstance(key, int) else key for key in path), record and (word(record), number(record, "gone")) or ""
+        if shape in seen:
+            return
+        seen.add(shape)
+        other = own(copy.deepcopy(c), len(made))
+        line = other[kind] if kind == "conversation" else other[kind][n]
+        for key in path[:-1]:
+            line = line[key]
+        change(line)
+        made.append((".".join([kind, *map(str, path)]) + " " + what, other, is_compared(kind, path, number(record, "gone"))))
+
+    for kind in "conversation", "turn", "record":
+        for n, line in enumerate([c[kind]] if kind == "conversation" else c[kind]):
+            for path, value in places(line):
+                if kind == "record" and len(path) < 2:
+                    continue  # a line of another form is refused
+                if path and not isinstance(value, (dict, list)):
+                    make("changed", kind, n, path, lambda at, key=path[-1], value=value: at.__setitem__(key, another(value, key)))
+                if path and path not in (("conversation",), ("record", "conversation"), ("record", "content"), ("record", "chain")):  # without these it is refused
+                    make("left out", kind, n, path, lambda at, key=path[-1]: at.__delitem__(key))
+                if isinstance(value, dict) and kind != "record":
+                    make("with more", kind, n, path, lambda at, path=path: (at[path[-1]] if path else at).__setitem__("note", "approved"))
+    path = os.path.join(folder, "members.jsonl")
+    save(path, [other for _, other, _ in made])
+    code, heads, turns, _ = verify(program, path, "--server", parley.address, "--sample", "1")
+    found = {h["conversation"] for h in heads if h.get("chain_problem") or h.get("lines_problem") or h.get("unchecked")} | \
+        {t["conversation"] for t in turns if t["verdict"] != "same"}
+    wrong = [what for what, other, compared in made if (other["conversation"]["conversation"] in found) != compared]
+    assert code == 1 and not wrong and len(made) > 100, (wrong, len(made))
+    return len(made) - 1
+
+
+def with_everything(parley, constrained):
+    """A conversation of which every_member changes each member."""
+    opening = conversations.ConversationsOpenRequest(model="tiny", system="You are brief.", ttl_ms=7_200_000, metadata={"of": "every_member"})
+    opening.sampling.temperature, opening.sampling.stop[:], opening.sampling.logit_bias[7], opening.limits.max_turns = 0.5, ["zz"], 1, 99
+    c = parley.conversations.Open(opening).conversation
+    list(parley.conversations.Turn(conversations.TurnRequest(conversation=c, text="Only listen.", observe_only=True)))
+    for temperature in 0.7, 0.9:  # the first loses its body to the second
+        update = conversations.ConversationsUpdateRequest(conversation=c)
+        update.sampling.temperature = temperature
+        parley.conversations.Update(update)
+    r = conversations.TurnRequest(conversation=c, text="hello", want_logprobs=2)
+    r.sampling.max_tokens = 5
+    parley.conversations.Ask(r)
+    if constrained:
+        r = conversations.TurnRequest(conversation=c, text="call")
+        r.tools.add(name="look", description="Looks.", parameters='{"type":"object","properties":{"at":{"enum":["a","b"]}},"required":["at"],"additionalProperties":false}')
+        r.tool_choice.mode, r.tool_choice.no_parallel, r.sampling.max_tokens = content.ToolChoice.MODE_REQUIRED, True, 100
+        (call,) = parley.conversations.Ask(r).message.tool_calls
+        r = conversations.TurnRequest(conversation=c, messages=[content.Message(role="tool", tool_call_id=call.id, text="seen")],
+                                      constraint=content.Constraint(choice=content.Constraint.Choice(texts=["hello"])))
+        r.sampling.max_tokens = 60
+        parley.conversations.Ask(r)
+
+
+def told_by_chain(parley, program, export, folder, constrained):
+    """Newest turns that are missing show in the value of the chain alone, which is that of the last record that is there; a constraint that was another one shows."""
+    (c,) = [c for c in export if c["conversation"]["metadata"] == {"of": "every_member"}]
+    path = os.path.join(folder, "shorter.jsonl")
+    shorter = {**c, "turn": c["turn"][:-1], "record": c["record"][:-2]}
+    save(path, [shorter])
+    code, heads, _, _ = verify(program, path, "--server", parley.address)
+    assert code == 0 and heads[0]["chain"] == shorter["record"][-1]["record"]["chain"] != c["record"][-1]["record"]["chain"], heads
+    if constrained:
+        other = copy.deepcopy(c)
+        accepted = other["record"][-2]["record"]
+        assert "hello" in accepted["accepted"]["constraint"]
+        accepted["accepted"]["constraint"] = accepted["accepted"]["constraint"].replace("hello", "hallo")
+        put(accepted, bytes(body(accepted)).replace(b"hello", b"hallo"))
+        mend(other)
+        save(path, [other])
+        code, heads, turns, _ = verify(program, path, "--server", parley.address)
+        assert code == 1 and heads[0]["chain_problem"] == "" and turns[-1]["verdict"] == "differs" and turns[-1]["difference"], (heads, turns)
 
 
 def elsewhere(parleyd, program, model, other, export, export_path, folder):
@@ -536,9 +655,10 @@ def foreign(parley, program, folder):
         with open(path, "rb") as stdin:
             piped = children.run([program, "verify", "--json", "-", "--server", parley.address], stdin=stdin, stdout=-1)
         assert piped.returncode == 0 and json.loads(piped.stdout.splitlines()[-1]) == summary, (taken[:20], piped)
+    noted = json.dumps({**lines[-1], "note": "approved"}).encode()
     for refused, says in (gzip.compress(data), "line 1: it is compressed"), (data.decode().encode("utf-16"), "line 1: it is UTF-16"), (b"", "has no conversation"), \
             (b"\n\n", "has no conversation"), (data[:-9], f"line {len(lines)}: "), (json.dumps(lines).encode(), "line 1: its type must be"), \
-            (json.dumps(lines[0], indent=1).encode(), "line 1: "):
+            (json.dumps(lines[0], indent=1).encode(), "line 1: "), (data + noted, "more than its record"):
         with open(path, "wb") as out:
             out.write(refused)
         done = children.run([program, "verify", path, "--server", parley.address], stdout=-1, stderr=-1, text=True)
@@ -633,11 +753,7 @@ def many(program, parley, export, folder):
     for n in 50, 2400:
         with open(path, "w") as out:
             for i in range(n):
-                c = copies[i % len(copies)]
-                for line in [c["conversation"]] + [line["record"] for line in c["record"]]:
-                    line["conversation"] = f"{i:032x}"
-                mend(c)
-                save_one(out, c)
+                save_one(out, own(copies[i % len(copies)], i))
         found[n] = most_resident(program, path, "--server", parley.address, "--sample", "1", "--seed", "1")
         size = os.path.getsize(path)
     assert size > 20_000_000 and found[2400] - found[50] < size // 4, (size, found)
@@ -659,6 +775,7 @@ def main():
         with Mortal(parleyd, "--model", f"tiny={model}", "--data", os.path.join(folder, "data"), "--kv", "f32", "--http", "127.0.0.1:0") as parley:
             daemon = parley.daemon
             made = talk(parley, rng, n, constrained)
+            with_everything(parley, constrained)
             before = parley.get(made[0], without_transcript=True).turns
             r = conversations.TurnRequest(conversation=made[0], turn=before + 1, text="once more")
             r.sampling.max_tokens, r.sampling.ignore_eos, r.sampling.temperature = 300, True, 1
@@ -669,13 +786,18 @@ def main():
             parley = daemon.again()
             said(parley, r)  # it joins the turn, which the second process computes again
             code, heads, turns, summary = verify(program, "--server", parley.address)
-            assert code == 0 and summary["conversations"] == n and summary["same"] == len(turns) > 3, (summary, [t for t in turns if t["verdict"] != "same"])
+            assert code == 0 and summary["conversations"] == n + 1 and summary["same"] == len(turns) > 3, (summary, [t for t in turns if t["verdict"] != "same"])
             assert all(h["chain_problem"] == "" for h in heads)
             with open(export_path, "w") as out:
                 children.run([program, "conversations", "export", "--server", parley.address], stdout=out, check=True)
             code, _, _, against = verify(program, export_path, "--server", parley.address)
             assert (code, against) == (0, summary), against
+            export = load(export_path)
+            ends = [line for c in export for line in c["record"] if word(line["record"]) in ("REPLIED", "OBSERVED")]
+            assert summary["same"] + summary["shared"] == len(ends) == summary["turns"], (summary, len(ends))
             uploaded(parley, made[0])
+            n_members = every_member(parley, program, export, folder)
+            told_by_chain(parley, program, export, folder, constrained)
             foreign(parley, program, folder)
             with_nul(parley, program, folder)
             made_up(parley, program, folder)
@@ -698,7 +820,6 @@ def main():
                 with open("/dev/full", "w") as full:
                     untold = children.run([program, verb, made[0], "--server", parley.address], stdout=full, stderr=-1, text=True)
                 assert untold.returncode == 2 and "No space left" in untold.stderr, untold
-        export = load(export_path)
         assert all(map(check, export))
         with open(os.path.join(os.path.dirname(__file__), "../../docs/proof.md")) as page:
             printed = page.read().split("```python\n")[1].split("```")[0]
@@ -731,7 +852,7 @@ def main():
                 quoted += "".join(t.difference.computed_text for t in answer.turns)
             assert "\ufffd" in quoted, quoted  # a token that ends inside a character
         elsewhere(parleyd, program, model, other, export, export_path, folder)
-        print(n, "conversations,", summary, "tampered:", attack(rng, program, model, export, folder, 4 * n))
+        print(n, "conversations,", summary, "members changed:", n_members, "tampered:", attack(rng, program, model, export, folder, 4 * n))
 
 
 if __name__ == "__main__":

@@ -111,6 +111,8 @@ enum status record_read(Parley__V1__ConversationRecord **out, const json_t *line
 
     if (!json_is_object(record))
         return error_set(err, STATUS_INVALID, "a line of type record has no record");
+    if (json_object_size(line) > 2) /* the type, and the record */
+        return error_set(err, STATUS_INVALID, "a line of type record has more than its record");
     arena_init(&arena, RECORD_MAX_BYTES);
     rc = protobuf_json_read(&m, &parley__v1__conversation_record__descriptor, record,
                             CODEC_ANY_FIELDS, &arena, err);

@@ -76,12 +76,33 @@ static bool line_says(const json_t *line, const ProtobufCMessage *message, const
     return is_same;
 }
 
+/* The members of a turn's line. */
+static const char *const turn_members[] = {"turn",  "messages", "reply",  "finish_reason",
+                                           "usage", "timings",  "message"};
+enum { TURN_MEMBERS = sizeof(turn_members) / sizeof(turn_members[0]) };
+
+/* A member of the line that no turn has; NULL: there is none. */
+static const char *turn_line_adds(const json_t *line)
+{
+    void *at = json_object_iter((json_t *)(uintptr_t)line); /* only read */
+
+    for (; at != NULL; at = json_object_iter_next((json_t *)(uintptr_t)line, at)) {
+        const char *name = json_object_iter_key(at);
+        size_t i = 0;
+
+        while (i < TURN_MEMBERS && strcmp(turn_members[i], name) != 0)
+            i++;
+        if (i == TURN_MEMBERS && strcmp(name, "type") != 0)
+            return name;
+    }
+    return NULL;
+}
+
 static bool lines_say_turns(char why[256], const struct proof_job *job)
 {
-    static const char *const names[] = {"turn",  "messages", "reply",  "finish_reason",
-                                        "usage", "timings",  "message"};
     const uint32_t n = records_n_turns(&job->records);
     const Parley__V1__VerifiedTurn **turns;
+    const char *adds = NULL;
     uint32_t i = 0;
 
     if (json_array_size(job->turns) != n) {
@@ -90,12 +111,15 @@ static bool lines_say_turns(char why[256], const struct proof_job *job)
         return false;
     }
     turns = answer_turns(job->answer, n);
-    while (i < n &&
+    while (i < n && (adds = turn_line_adds(json_array_get(job->turns, i))) == NULL &&
            (turns[i] == NULL || line_says(json_array_get(job->turns, i), &turns[i]->recorded->base,
-                                          names, sizeof(names) / sizeof(names[0]))))
+                                          turn_members, TURN_MEMBERS)))
         i++;
     free(turns);
-    if (i < n)
+    if (adds != NULL)
+        (void)snprintf(why, 256, "the line of turn %" PRIu32 " has '%.80s', which no record says",
+                       i + 1, adds);
+    else if (i < n)
         (void)snprintf(why, 256, "the line of turn %" PRIu32 " is not what its record says", i + 1);
     return i == n;
 }

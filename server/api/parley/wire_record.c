@@ -206,6 +206,8 @@ static enum status record_take(struct journal_found *found, const char **owner,
     };
     struct journal_proof proof = {.seq = m->place, .gone = m->gone}, *at;
 
+    if (m->kind == PARLEY__V1__CONVERSATION_RECORD_KIND__CONVERSATION_RECORD_KIND_UNSPECIFIED)
+        return error_field(err, "kind", "is missing");
     if (!record_bytes(r.conversation, JOURNAL_ID_BYTES, m->conversation))
         return error_field(err, "conversation", "is not an id of 32 hexadecimal digits");
     if (!record_bytes(proof.content, SHA256_BYTES, m->content))
