@@ -4,11 +4,13 @@ refused, by field; the policies' files; and the example client/examples/train.py
 
 usage: test_learning.py PARLEYD TRAIN_PY PARLEY [TEST…]      (run by the interpreter that has grpcio and numpy; see venv.sh)"""
 import contextlib
+import fcntl
 import hashlib
 import os
 import random
 import signal
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -337,7 +339,12 @@ def test_runs(folder):
     assert whole[0] == "chapter-4.gguf", whole[0]
     done = trained(command("killed", of_file), "70 daemon\n100 trainer\n")
     assert done.returncode == -signal.SIGKILL and "goes on from chapter 1" in done.stderr and is_carried_out(), done
-    done = trained(command("killed", of_file))
+    with open(os.path.join(folder, "killed", "lock"), "a") as lock:  # as another process that uses the folder
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second = children.start(command("killed", of_file), stdout=-1, stderr=-1, text=True, env={**env, "DOOM": os.path.join(folder, "doom")})
+        assert any("this one waits" in line for line in second.stderr)
+    out, errors = second.communicate()
+    done = subprocess.CompletedProcess(second.args, second.returncode, out, errors)
     assert done.returncode == 0 and learned(done, "killed") == whole, done
     with Daemon(PARLEYD) as other, parley.connect(other.address) as server:
         serve = [sys.executable, "-c", f"import doomed, parley; parley.serve(parley.environment('Doomed')(doomed.Doomed), '{other.address}')"]

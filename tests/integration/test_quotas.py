@@ -158,6 +158,15 @@ def repeats(alice):
     assert chat(alice)[0] == 429
 
 
+def proofs(alice):
+    """A turn that is verified is a request of whoever asks, and one that the quota refuses is unchecked."""
+    ours = alice.open()
+    for _ in range(2):
+        alice.ask(ours, "Hello!")
+    first, second = alice.conversations.Verify(conversations.ConversationsVerifyRequest(conversation=ours), timeout=PATIENCE).turns
+    assert first.verdict == first.VERDICT_SAME and second.verdict == second.VERDICT_UNCHECKED and "3 requests a minute" in second.why, (first, second)
+
+
 def main(parleyd, write_tiny_model, write_policy):
     with tempfile.TemporaryDirectory() as folder:
         model, policy, path = (os.path.join(folder, name) for name in ("tiny.gguf", "policy.gguf", "keys"))
@@ -184,6 +193,8 @@ def main(parleyd, write_tiny_model, write_policy):
         test_keys.write_keys(path, *line("requests=3"))
         with children.Daemon(parleyd, "--model", f"tiny={model}", "--http", "127.0.0.1:0", "--keys", path, "--log-level", "info") as daemon:
             repeats(Person(daemon, alice))
+        with children.Daemon(parleyd, "--model", f"tiny={model}", "--keys", path, "--data", os.path.join(folder, "data")) as daemon:
+            proofs(Person(daemon, alice))
         for test in acts, gradients, lambda alice, bob: embeddings(alice):
             with children.Daemon(parleyd, "--model", f"tiny={model}", "--model", f"policy={policy}", "--http", "127.0.0.1:0", "--keys", path) as daemon:
                 test(Person(daemon, alice), Person(daemon, bob))
