@@ -562,6 +562,17 @@ void conversation_close(struct conversation *c, enum watch_what what, const char
     conversation_leave(c, what, reason);
 }
 
+void conversations_close_by_id(struct conversations *all, const struct conversation_id *id,
+                               const char *reason)
+{
+    struct conversation *c = conversations_get(all, id);
+
+    if (c != NULL)
+        conversation_close(c, WATCH_CLOSED, reason);
+    else
+        conversations_forget(all, id);
+}
+
 void conversation_put_away(struct conversation *c, const char *reason)
 {
     conversation_leave(c, WATCH_CLOSED, reason);

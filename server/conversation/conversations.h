@@ -264,6 +264,10 @@ void conversation_close(struct conversation *c, enum watch_what what, const char
 
 /* Tells the journal that a conversation was closed that is not in memory. */
 void conversations_forget(struct conversations *all, const struct conversation_id *id);
+/* Closes the conversation of this id, whether it is in memory or only in the journal. reason is
+ * static. */
+void conversations_close_by_id(struct conversations *all, const struct conversation_id *id,
+                               const char *reason);
 
 /* Takes c out of memory without closing it. Its turns fail. What the journal has of c holds. */
 void conversation_unload(struct conversation *c);

@@ -131,12 +131,9 @@ void room_forget_entry(const struct room *room, uint32_t seq)
 static void room_pin_free(struct room *room, struct room_pin *pin)
 {
     struct rooms *r = room->rooms;
-    struct conversation *c = conversations_get(r->conversations, &pin->id);
 
-    if (!r->is_ending && c != NULL)
-        conversation_close(c, WATCH_CLOSED, "its room does not need it");
-    else if (!r->is_ending)
-        conversations_forget(r->conversations, &pin->id);
+    if (!r->is_ending)
+        conversations_close_by_id(r->conversations, &pin->id, "its room does not need it");
     hash_remove(&r->by_pin, &pin->node);
     free(pin);
 }

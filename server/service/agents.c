@@ -119,16 +119,10 @@ static enum status service_agent_begin_if_ready(struct service_agent *a, struct 
 /* Closes the former conversation, if there is one. */
 static void service_agent_end_former(struct service_agent *a)
 {
-    struct conversation *c;
-
-    if (!a->has_former)
-        return;
+    if (a->has_former)
+        conversations_close_by_id(a->host->conversations, &a->former,
+                                  "its task goes on in another one");
     a->has_former = false;
-    c = conversations_get(a->host->conversations, &a->former);
-    if (c != NULL)
-        conversation_close(c, WATCH_CLOSED, "its task goes on in another one");
-    else
-        conversations_forget(a->host->conversations, &a->former);
 }
 
 /* The same, if a kill cannot bring it back. */
@@ -170,13 +164,9 @@ static void service_agent_stop_reading(struct service_agent *a)
 
 static void service_agent_end(struct service_agent *a)
 {
-    struct conversation *c = NULL;
-
     service_agent_stop_reading(a);
     if (a->has_conversation)
-        c = conversations_get(a->host->conversations, &a->conversation);
-    if (c != NULL)
-        conversation_close(c, WATCH_CLOSED, "its task has ended");
+        conversations_close_by_id(a->host->conversations, &a->conversation, "its task has ended");
     a->has_conversation = false;
     service_agent_end_former(a);
 }

@@ -13,9 +13,13 @@ import sys
 import tempfile
 import urllib.request
 
+import grpc
+
 import children
 import test_rooms
 from test_rooms import BINARY, TEXT, Mortal, Socket
+
+from parley.v1 import conversations_pb2, conversations_pb2_grpc, models_pb2, models_pb2_grpc
 
 PLAN = """
 world_module: parley.worlds
@@ -634,8 +638,16 @@ parley.serve(Held, sys.argv[1])
 """
 
 
+def n_conversations(parley, model):
+    """How many there are, also those that only the journal has."""
+    with grpc.insecure_channel(parley.address) as channel:
+        found = conversations_pb2_grpc.ConversationsStub(channel).List(conversations_pb2.ConversationsListRequest(), timeout=children.PATIENCE)
+        return [one.model for one in found.conversations].count(model)
+
+
 def goes_on(parleyd, folder):
-    """An answer that could not be stored is computed again once it can be, and the talk goes on."""
+    """An answer that could not be stored is computed again once it can be, and the talk goes on. The conversation of a model that
+    was unloaded is closed with its task."""
     path = os.path.join(folder, "held.yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.write("{world_module: parley.worlds, overworld: menu, task_name: held, max_workers: 1, tasks: {held: {task_world: chat, model: held, welcome: I listen.}}}")
@@ -661,6 +673,12 @@ def goes_on(parleyd, folder):
         assert worker.stdout.readline() == "asked\n"
         answers()
         ann.told("LOUDER")
+        with grpc.insecure_channel(parley.address) as channel:
+            models_pb2_grpc.ModelsStub(channel).Unload(models_pb2.ModelsUnloadRequest(name="held"), timeout=children.PATIENCE)
+        assert n_conversations(parley, "held") == 1
+        ann.say("[DONE]")
+        ann.told("Welcome. Choose what to do.", quick_replies=["held"])
+        assert n_conversations(parley, "held") == 0
         ann.close()
         worker.kill()
         worker.wait()
