@@ -38,9 +38,6 @@ struct service_agent {
     const struct service_pool_plan *plan;
     struct conversation_id conversation;
     bool has_conversation;
-    struct conversation_id former; /* has_former: it is closed once this turn is written */
-    bool has_former;
-    uint64_t former_turn;
     struct turn_reader reader;
     bool is_reading;
     struct buf heard;     /* since its last answer */
@@ -59,6 +56,13 @@ struct service_agent {
     uint64_t patient_until_us;
 };
 
+/* A conversation that an agent has left. */
+struct service_left {
+    struct link link; /* in its host's left */
+    struct conversation_id id;
+    uint64_t turn; /* it is closed once this is written */
+};
+
 enum {
     AGENT_SLEEP_MS = 250, /* between looks for a model that is not loaded yet */
     AGENT_MAX_LOST = 8,   /* then an answer has failed that the journal may never take */
@@ -70,6 +74,7 @@ void service_agents_host_init(struct service_agents_host *h)
     list_init(&h->ready);
     list_init(&h->sleeping);
     list_init(&h->forgotten);
+    list_init(&h->left);
 }
 
 static void service_agent_notify(void *arg)
@@ -116,38 +121,44 @@ static enum status service_agent_begin_if_ready(struct service_agent *a, struct 
     return rc == STATUS_UNAVAILABLE ? STATUS_OK : rc;
 }
 
-/* Closes the former conversation, if there is one. */
-static void service_agent_end_former(struct service_agent *a)
+static void service_left_close(struct service_left *l, struct service_agents_host *h)
 {
-    if (a->has_former)
-        conversations_close_by_id(a->host->conversations, &a->former,
-                                  "its task goes on in another one");
-    a->has_former = false;
+    conversations_close_by_id(h->conversations, &l->id, "its task goes on in another one");
+    list_remove(&l->link);
+    free(l);
 }
 
-/* The same, if a kill cannot bring it back. */
-static void service_agent_end_former_if_due(struct service_agent *a)
+static struct service_left *service_left_of(struct link *l)
 {
-    const struct service_keeping *k = a->host->service->keeping;
-
-    if (k == NULL || a->former_turn <= k->written_turn)
-        service_agent_end_former(a);
+    return l == NULL ? NULL : container_of(l, struct service_left, link);
 }
 
-/* The agent goes on in another conversation than former, or in none yet. */
-static void service_agent_has_left(struct service_agent *a, const struct conversation_id *former)
+static void service_agents_written(void *self, uint64_t turn)
 {
-    const struct service_keeping *k = a->host->service->keeping;
-    struct conversation *c = conversations_get(a->host->conversations, former);
+    struct service_agents_host *h = self;
+    struct service_left *l;
 
-    service_agent_end_former(a);
+    while ((l = service_left_of(list_first(&h->left))) != NULL && l->turn <= turn)
+        service_left_close(l, h);
+}
+
+/* The agent goes on in another conversation than this, or in none yet. */
+static void service_agent_has_left(struct service_agent *a, const struct conversation_id *id)
+{
+    struct service_agents_host *h = a->host;
+    struct conversation *c = conversations_get(h->conversations, id);
+    struct service_left *l = xalloc(sizeof(*l));
+
     if (c != NULL)
         c->is_pinned = false;
-    a->former = *former;
-    a->has_former = true;
-    a->former_turn = k == NULL ? 0 : k->turn;
+    *l = (struct service_left){.id = *id};
+    list_push(&h->left, &l->link);
+    if (h->service->keeping == NULL) {
+        service_left_close(l, h);
+        return;
+    }
+    l->turn = h->service->keeping->turn;
     scene_changed(a->scene);
-    service_agent_end_former_if_due(a);
 }
 
 static void service_agent_stop_reading(struct service_agent *a)
@@ -168,7 +179,6 @@ static void service_agent_end(struct service_agent *a)
     if (a->has_conversation)
         conversations_close_by_id(a->host->conversations, &a->conversation, "its task has ended");
     a->has_conversation = false;
-    service_agent_end_former(a);
 }
 
 static enum status service_agent_make(struct service_agent **out, struct service_agents_host *h,
@@ -229,6 +239,7 @@ static void service_agent_close(struct service_agent *a)
 
 static enum status service_agent_reset(struct service_agent *a, struct error *err)
 {
+    struct service_agents_host *h = a->host;
     enum status rc;
 
     service_agent_stop_reading(a);
@@ -238,9 +249,10 @@ static enum status service_agent_reset(struct service_agent *a, struct error *er
     a->n_asked_bytes = a->n_lost = 0;
     buf_clear(&a->heard);
     rc = service_agent_begin_if_ready(a, err);
-    if (rc != STATUS_EXHAUSTED || !a->has_former)
+    if (rc != STATUS_EXHAUSTED || list_is_empty(&h->left))
         return rc;
-    service_agent_end_former(a); /* its principal may have no more of them */
+    /* Its principal may have no more of them. */
+    service_left_close(service_left_of(list_last(&h->left)), h);
     return service_agent_begin_if_ready(a, err);
 }
 
@@ -380,7 +392,6 @@ static void service_agent_read(struct service_agent *a)
     struct turn_event event;
     struct error err;
 
-    service_agent_end_former_if_due(a);
     while (a->is_reading && reader_next(&a->reader, &event)) {
         if (event.kind == EVENT_DONE) {
             service_agent_done(a);
@@ -591,6 +602,8 @@ static void service_agents_end(void *self)
 
     while ((l = list_first(&h->forgotten)) != NULL)
         service_agent_leave(container_of(l, struct service_agent, forgotten));
+    while ((l = list_pop(&h->left)) != NULL)
+        free(service_left_of(l));
 }
 
 void service_agents_work(void *host)
@@ -626,5 +639,6 @@ const struct service_agents service_conversations = {
     .go_on = service_agent_go_on,
     .leave = service_agent_leave,
     .forget = service_agent_forget,
+    .written = service_agents_written,
     .end = service_agents_end,
 };

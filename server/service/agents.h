@@ -21,6 +21,7 @@ struct service_agents_host {
     struct list sleeping;  /* of those that wait for their model */
     uint64_t wake_us;      /* when those look again */
     struct list forgotten; /* those whose task is gone, which are closed */
+    struct list left;      /* of struct service_left, as they were left */
     /* Finds the principal whose conversations they are. False: it has no key any more. */
     bool (*principal)(void *arg, uint32_t *out);
     void *principal_arg;

@@ -447,6 +447,13 @@ bool service_place_is_due(const struct service_user *u)
     return k == NULL || u->moved_turn <= k->written_turn;
 }
 
+static void service_tell_agents(struct service_keeping *k, uint64_t turn)
+{
+    const struct service_config *config = &k->service->config;
+
+    config->agents->written(config->agents_self, turn);
+}
+
 /* What was told in these turns, people get now. */
 static void service_release(struct service_keeping *k, uint64_t turn)
 {
@@ -456,6 +463,7 @@ static void service_release(struct service_keeping *k, uint64_t turn)
     if (turn <= k->written_turn)
         return;
     k->written_turn = turn;
+    service_tell_agents(k, turn);
     list_init(&now);
     list_move(&k->holding, &now);
     while ((l = list_pop(&now)) != NULL) {
@@ -678,6 +686,7 @@ void service_keeping_return(struct chat_service *s)
 void service_keeping_end(struct chat_service *s)
 {
     struct service_keeping *k = service_keeper(s);
+    enum status rc = STATUS_OK;
     struct error err;
 
     if (k == NULL)
@@ -690,17 +699,17 @@ void service_keeping_end(struct chat_service *s)
             service_user_changed(u);
     }
     service_queue_changed(k);
-    for (struct link *l = list_first(&k->queue); l != NULL; l = list_next(&k->queue, l)) {
-        if (k->n_writing > 0) { /* it was appended */
+    for (struct link *l = list_first(&k->queue); l != NULL && rc == STATUS_OK;
+         l = list_next(&k->queue, l)) {
+        if (k->n_writing > 0) /* it was appended */
             k->n_writing--;
-            continue;
-        }
-        if (service_record_append(k, container_of(l, struct service_record, link), NULL, &err) !=
-            STATUS_OK) {
-            log_error("service", "not all was kept: error=\"%s\"", err.text);
-            break;
-        }
+        else
+            rc = service_record_append(k, container_of(l, struct service_record, link), NULL, &err);
     }
+    if (rc == STATUS_OK)
+        service_tell_agents(k, k->turn);
+    else
+        log_error("service", "not all was kept: error=\"%s\"", err.text);
     while (!list_is_empty(&k->queue))
         service_queue_pop(k);
     k->is_over = true;

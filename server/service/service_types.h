@@ -115,6 +115,8 @@ struct service_agents {
     void (*leave)(struct service_agent *a);
     /* Closes, later, what keep has written of an agent whose task is gone. */
     void (*forget)(void *self, struct body_reader *body);
+    /* What keep has written up to this turn is durable, or before what is appended now. */
+    void (*written)(void *self, uint64_t turn);
     /* The service ends: what is not closed yet stays open. */
     void (*end)(void *self);
 };

@@ -646,8 +646,8 @@ def n_conversations(parley, model):
 
 
 def goes_on(parleyd, folder):
-    """An answer that could not be stored is computed again once it can be, and the talk goes on. The conversation of a model that
-    was unloaded is closed with its task."""
+    """An answer that could not be stored is computed again once it can be, and the talk goes on. What the agent has forgotten amid an answer is closed,
+    and so is, with its task, the conversation of a model that was unloaded."""
     path = os.path.join(folder, "held.yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.write("{world_module: parley.worlds, overworld: menu, task_name: held, max_workers: 1, tasks: {held: {task_world: chat, model: held, welcome: I listen.}}}")
@@ -673,6 +673,13 @@ def goes_on(parleyd, folder):
         assert worker.stdout.readline() == "asked\n"
         answers()
         ann.told("LOUDER")
+        ann.say("softly")
+        assert worker.stdout.readline() == "asked\n"
+        assert n_conversations(parley, "held") == 1
+        ann.say("[RESET]")
+        ann.told("[History Cleared]")
+        children.until("the former one to be closed", lambda: n_conversations(parley, "held") == 1)
+        children.until("its turn to end", lambda: test_rooms.metric(parley, "parley_cancelled_turns_total{", "held") == "1")
         with grpc.insecure_channel(parley.address) as channel:
             models_pb2_grpc.ModelsStub(channel).Unload(models_pb2.ModelsUnloadRequest(name="held"), timeout=children.PATIENCE)
         assert n_conversations(parley, "held") == 1

@@ -81,6 +81,7 @@ static struct service_agent *only_agent;       /* the last opened */
 static enum status agent_status, reset_status; /* of ask and of reset */
 static enum reason agent_reason;               /* of ask */
 static size_t n_agents, n_left, n_forgotten;
+static uint64_t written_turn; /* as agents were told */
 
 static enum status fake_open(void *self, struct service_agent **out, struct scene *s,
                              const struct service_pool_plan *pool, struct error *err)
@@ -176,6 +177,11 @@ static void fake_forget(void *self, struct body_reader *body)
     n_forgotten++;
 }
 
+static void fake_written(void *self, uint64_t turn)
+{
+    written_turn = turn;
+}
+
 static void fake_end(void *self)
 {
 }
@@ -190,6 +196,7 @@ static const struct service_agents fake_agents = {.open = fake_open,
                                                   .go_on = fake_go_on,
                                                   .leave = fake_leave,
                                                   .forget = fake_forget,
+                                                  .written = fake_written,
                                                   .end = fake_end};
 
 /* answer "": what it answers by itself. */
@@ -1357,9 +1364,11 @@ START_TEST(test_left_meanwhile)
 END_TEST
 
 /* While the journal cannot be written nobody is told anything, and what people say is not taken.
- * What changes again and again is not queued again and again. */
+ * What changes again and again is not queued again and again. Agents are told of what is written.
+ */
 START_TEST(test_full_disk)
 {
+    uint64_t turn;
     size_t queued;
 
     begin_plan_kept(PAIR, true);
@@ -1370,14 +1379,18 @@ START_TEST(test_full_disk)
         "E< The journal cannot be written now: this message was not delivered. Please say it again "
         "later.\nE=onboarding\n");
     queued = service.keeping->queue_bytes;
+    turn = service.keeping->turn - 1;
     ck_assert_uint_gt(queued, 0);
+    ck_assert_uint_lt(written_turn, turn);
     for (int i = 0; i < 5; i++)
         play("E-\nE> again\nE< The journal cannot be written now: this message was not delivered. "
              "Please say it again later.\n");
     ck_assert_uint_eq(service.keeping->queue_bytes, queued);
     store.is_full = false;
     pass_s(SERVICE_RETRY_MS / 1000);
-    play("E< Age?\nE> 1\nE=waiting\n#\nE=waiting\n");
+    play("E< Age?\n");
+    ck_assert_uint_ge(written_turn, turn);
+    play("E> 1\nE=waiting\n#\nE=waiting\n");
     ck_assert_str_eq(service_user_answer(peers[4].user, "name"), "Eve");
     end_plan();
 }
