@@ -39,6 +39,7 @@ struct room_agent {
     uint32_t n_unanswered; /* of ROOM_EVERY_N: texts of people since its last answer */
     uint32_t heard;        /* up to this entry all is in its turns */
     bool is_called;        /* it is to answer once its present answer has ended */
+    bool was_called;       /* before the process began */
     struct lookup lookup;  /* of its conversation in the journal */
     bool is_looking;
     bool has_looked; /* the journal has answered: */
@@ -296,6 +297,7 @@ static void room_agent_begun(struct room_agent *a)
     assert(!a->is_answering);
     a->answer = ++r->n_begun;
     a->is_answering = true;
+    a->was_called = false;
     list_push(&r->answering, &a->answering);
     a->member->is_typing = true;
     room_member_changed(a->member);
@@ -314,18 +316,18 @@ static void room_agent_sleep(struct room_agent *a)
 static void room_agent_say_failed(struct room_agent *a, const char *why)
 {
     a->n_lost = 0;
-    a->is_stopped = false;
+    a->is_stopped = a->was_called = false;
     a->member->is_typing = false; /* the entry says so */
     if (!room_agent_append(a, ROOM_FAILED, why, NULL))
         room_member_changed(a->member);
 }
 
 /* A model that is not loaded yet, soon after the start, is waited for; so is the worker that was
- * answering. */
+ * answering, or was to. */
 static void room_agent_could_not(struct room_agent *a, const struct error *err)
 {
     if ((err->status == STATUS_UNAVAILABLE ||
-         (a->is_resuming && err->reason == REASON_MODEL_NOT_FOUND)) &&
+         ((a->is_resuming || a->was_called) && err->reason == REASON_MODEL_NOT_FOUND)) &&
         env_now_us(a->room->rooms->env) < a->patient_until_us) {
         log_debug("room_agent", "conversation=%s waits=\"%s\"", a->conversation_text, err->text);
         a->is_called = a->is_called || !a->is_resuming;
@@ -871,28 +873,23 @@ enum status room_agent_restore(struct room *room, const char *id, const char *na
     return STATUS_OK;
 }
 
-/* The last entry of the agent's own: what came behind it, its policy has not answered. */
-static const struct link *room_agent_last_own(const struct room_agent *a)
-{
-    const struct list *log = &a->room->log;
-    const struct link *l = list_last(log);
-
-    for (; l != NULL && l != &log->head; l = l->prev)
-        if (strcmp(container_of(l, const struct room_entry, link)->from, a->person.id) == 0)
-            return l;
-    return &log->head;
-}
-
 void room_agent_go_on(struct room_agent *a)
 {
     const struct list *log = &a->room->log;
 
-    for (const struct link *l = room_agent_last_own(a)->next; l != &log->head; l = l->next) {
+    for (struct link *l = list_first(log); l != NULL; l = list_next(log, l)) {
         const struct room_entry *e = container_of(l, const struct room_entry, link);
+        const bool is_own = strcmp(e->from, a->person.id) == 0;
 
-        if (e->kind == ROOM_SAID && e->seq > a->hears && room_agent_is_asked(a, e))
-            a->is_called = true;
+        if (e->kind == ROOM_SAID) {
+            if (!is_own && e->seq > a->heard && e->seq > a->hears && room_agent_is_asked(a, e))
+                a->was_called = true;
+        } else if (is_own) { /* it has come, or has failed: that was its answer */
+            a->was_called = false;
+            a->n_unanswered = 0;
+        }
     }
+    a->is_called = a->was_called;
     if (a->is_resuming || a->is_called)
         room_agent_notified(a);
 }

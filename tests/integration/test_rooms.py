@@ -830,7 +830,7 @@ def lives(parleyd, model, context, data):
 
 def varies(parleyd, data, is_same):
     """A worker whose answer a kill -9 has cut off is waited for, and gives it again; one whose answers vary gives none, hears on, and answers what is
-    said next. The fifth agent is refused."""
+    said next. What was said to it during the last answer of a daemon it answers at the next one. The fifth agent is refused."""
     program = (f"import sys, parley\n@parley.agent('held', deterministic={is_same})\nclass Held:\n    def observe(self, messages): self.text = '|'.join(m.text for m in messages)\n"
                "    def act(self):\n        print('asked', flush=True)\n        sys.stdin.readline()\n        return self.text\nparley.serve(Held, sys.argv[1])")
     flags = ["--data", data, "--http", "127.0.0.1:0"]
@@ -870,6 +870,24 @@ def varies(parleyd, data, is_same):
         worker.stdin.write("\n")
         worker.stdin.flush()
         assert ann.until("entry", of("Held"))[-1]["entry"]["text"] == "Ann: Held, again?"
+        ann.say("vary", "Held, still?", 3)
+        assert worker.stdout.readline() == "asked\n"
+        last = ann.say("vary", "Held, and now?", 4)
+        parley.process.send_signal(signal.SIGTERM)
+        assert ann.until_close()[0] == 1001
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+        assert parley.process.wait(children.PATIENCE) == 0
+    worker.kill()
+    worker.wait()
+    with Mortal(parleyd, *flags) as parley:
+        ann = back(parley, ann.welcome["token"])
+        worker = attached(parley)
+        assert worker.stdout.readline() == "asked\n"
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+        ann.join("vary", afterSeq=last)
+        assert [ann.until("entry", of("Held"))[-1]["entry"]["text"] for _ in range(2)] == ["Ann: Held, still?", "Ann: Held, and now?"]
         ann.close()
     worker.kill()
     worker.wait()

@@ -431,5 +431,141 @@ START_TEST(test_left)
 }
 END_TEST
 
+/* --- agents, whose records are written here: no model is --- */
+
+static const char echo_id[] = "eeeeeeeeeeeeeeee", other_id[] = "0000000000000000";
+static uint8_t life[JOURNAL_ID_BYTES]; /* of the room den */
+
+/* Ann has made the room, and all have ended. */
+static void make_den(void)
+{
+    struct room_reader ann;
+
+    store.n = 0;
+    start(0);
+    run_until(is_ready);
+    ck_assert_int_eq(attach(&ann, ""), STATUS_OK);
+    ck_assert_int_eq(join(&ann, "den"), STATUS_OK);
+    settle();
+    memcpy(life, rooms_find(&r, only.id, "den")->life, sizeof(life));
+    room_reader_close(&ann);
+    stop();
+}
+
+static void thing_begin(struct body_writer *w, struct buf *body, char what, const char *name)
+{
+    const char sum[JOURNAL_SUM_BYTES] = {0};
+
+    buf_init(body, KEPT_BODY_MAX);
+    *w = (struct body_writer){.out = body};
+    ck_assert_int_eq(buf_append(body, sum, sizeof(sum)), STATUS_OK);
+    body_put_u32(w, 1);
+    body_put_bytes(w, life, sizeof(life));
+    body_put_text(w, only.name);
+    body_put_text(w, name);
+    body_put_u32(w, (uint32_t)what);
+    body_put_text(w, "den");
+}
+
+static void thing_end(const struct body_writer *w, struct buf *body, const char *name)
+{
+    struct kept *k = &store.kept[store.n++];
+
+    ck_assert(!w->has_failed);
+    journal_put_sum(body->data, body->len);
+    *k = (struct kept){.size_bytes = body->len};
+    (void)snprintf(k->name, sizeof(k->name), "%s", name);
+    memcpy(k->body, body->data, body->len);
+    buf_deinit(body);
+}
+
+/* Echo, which answers to its name, and has heard all up to this entry. */
+static void put_echo(uint32_t heard)
+{
+    const struct conversation_id id = {{1}};
+    struct body_writer w;
+    struct buf body;
+    char name[64];
+
+    (void)snprintf(name, sizeof(name), "m/den/%s", echo_id);
+    thing_begin(&w, &body, 'm', name);
+    body_put_u32(&w, ROOM_AGENT);
+    body_put_text(&w, echo_id);
+    body_put_text(&w, "Echo");
+    body_put_u32(&w, 0);
+    body_put_u32(&w, ROOM_WHEN_NAMED);
+    body_put_u32(&w, 0);
+    body_put_u32(&w, heard);
+    body_put_bytes(&w, id.bytes, sizeof(id.bytes));
+    body_put_u32(&w, 1);
+    body_put_u32(&w, 0); /* it answers nothing */
+    body_put_u32(&w, 0);
+    thing_end(&w, &body, name);
+}
+
+/* conversation "": the words are the entry's alone. */
+static void put_entry(uint32_t seq, enum room_entry_kind kind, const char *from, const char *text,
+                      const char *conversation)
+{
+    struct body_writer w;
+    struct buf body;
+    char name[64];
+
+    (void)snprintf(name, sizeof(name), "e/den/%010u", seq);
+    thing_begin(&w, &body, 'e', name);
+    body_put_u32(&w, seq);
+    body_put_u32(&w, kind);
+    body_put_u32(&w, strcmp(from, "ann") == 0 ? ROOM_PERSON : ROOM_AGENT);
+    body_put_u64(&w, wall_ms());
+    body_put_text(&w, from);
+    body_put_text(&w, from);
+    body_put_u32(&w, 0);
+    body_put_u32(&w, 0);
+    body_put_text(&w, text);
+    body_put_u32(&w, 0);
+    body_put_text(&w, conversation);
+    if (conversation[0] != '\0') {
+        body_put_u32(&w, 1);
+        body_put_u32(&w, 1);
+        body_put_text(&w, "stop");
+        body_put_u32(&w, 0);
+    }
+    thing_end(&w, &body, name);
+}
+
+/* a: Ann names Echo, o: she names nobody, e: Echo says something, f: it fails, s: another agent
+ * names it. The first of them has seq 2. */
+static const struct {
+    const char *said;
+    uint32_t heard;
+    bool is_called;
+} calls[] = {
+    {"a", 1, true},    {"ae", 2, false},  {"aae", 2, true}, /* while it answered */
+    {"aoe", 2, false}, {"aaf", 1, false}, {"aafa", 1, true}, {"ase", 2, true}, {"aes", 2, true},
+};
+
+/* An agent answers after a restart what it would have answered without one. */
+START_TEST(test_calls)
+{
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        make_den();
+        put_echo(calls[i].heard);
+        for (uint32_t seq = 2; calls[i].said[seq - 2] != '\0'; seq++) {
+            const char c = calls[i].said[seq - 2];
+
+            put_entry(seq, c == 'f' ? ROOM_FAILED : ROOM_SAID,
+                      c == 'a' || c == 'o' ? "ann"
+                      : c == 's'           ? other_id
+                                           : echo_id,
+                      c == 'o' ? "hello" : "Echo?", "");
+        }
+        start(0);
+        run_until(is_ready);
+        ck_assert_msg(list_is_empty(&r.notified) != calls[i].is_called, "%s", calls[i].said);
+        stop();
+    }
+}
+END_TEST
+
 SUITE_MAIN("server/room/keeping", test_both_or_none, test_lives, test_unknown, test_words_later,
-           test_large_words, test_grace_of_restored, test_left)
+           test_large_words, test_grace_of_restored, test_left, test_calls)
