@@ -875,21 +875,26 @@ enum status room_agent_restore(struct room *room, const char *id, const char *na
 
 void room_agent_go_on(struct room_agent *a)
 {
-    const struct list *log = &a->room->log;
+    struct room *room = a->room;
+    bool is_called_by[2] = {false}; /* [enum room_kind] */
 
-    for (struct link *l = list_first(log); l != NULL; l = list_next(log, l)) {
+    room->n_chained = 0;
+    for (struct link *l = list_first(&room->log); l != NULL; l = list_next(&room->log, l)) {
         const struct room_entry *e = container_of(l, const struct room_entry, link);
         const bool is_own = strcmp(e->from, a->person.id) == 0;
 
         if (e->kind == ROOM_SAID) {
+            room->n_chained = e->from_kind == ROOM_PERSON ? 0 : room->n_chained + 1;
             if (!is_own && e->seq > a->heard && e->seq > a->hears && room_agent_is_asked(a, e))
-                a->was_called = true;
+                is_called_by[e->from_kind] = true;
+            if (room->n_chained >= ROOM_MAX_CHAIN)
+                is_called_by[ROOM_AGENT] = false;
         } else if (is_own) { /* it has come, or has failed: that was its answer */
-            a->was_called = false;
+            is_called_by[ROOM_PERSON] = is_called_by[ROOM_AGENT] = false;
             a->n_unanswered = 0;
         }
     }
-    a->is_called = a->was_called;
+    a->was_called = a->is_called = is_called_by[ROOM_PERSON] || is_called_by[ROOM_AGENT];
     if (a->is_resuming || a->is_called)
         room_agent_notified(a);
 }

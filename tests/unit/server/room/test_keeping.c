@@ -540,8 +540,10 @@ static const struct {
     uint32_t heard;
     bool is_called;
 } calls[] = {
-    {"a", 1, true},    {"ae", 2, false},  {"aae", 2, true}, /* while it answered */
-    {"aoe", 2, false}, {"aaf", 1, false}, {"aafa", 1, true}, {"ase", 2, true}, {"aes", 2, true},
+    {"a", 1, true},      {"ae", 2, false},     {"aae", 2, true}, /* while it answered */
+    {"aoe", 2, false},   {"aaf", 1, false},    {"aafa", 1, true},
+    {"ase", 2, true},    {"aes", 2, true},     {"aeses", 4, false}, /* four have followed */
+    {"aesse", 4, false}, {"aeseso", 4, false}, {"aesesa", 4, true},
 };
 
 /* An agent answers after a restart what it would have answered without one. */
