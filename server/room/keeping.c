@@ -141,18 +141,12 @@ static void room_pin_free(struct room *room, struct room_pin *pin)
 /* The room first: what a kill leaves over has no room. */
 void room_forget(const struct room *room)
 {
-    struct link *l;
-
-    if (room_is_kept(room) && !room->rooms->is_ending) {
-        room_thing_forget(room, ROOM_OF_ROOM, "");
-        for (l = list_first(&room->log); l != NULL; l = list_next(&room->log, l))
-            room_forget_entry(room, container_of(l, struct room_entry, link)->seq);
-        for (l = list_first(&room->pending); l != NULL; l = list_next(&room->pending, l))
-            room_forget_entry(room, container_of(l, struct room_entry, link)->seq);
-        for (l = list_first(&room->members); l != NULL; l = list_next(&room->members, l))
-            room_thing_forget(room, ROOM_OF_MEMBER,
-                              container_of(l, struct room_member, link)->person->id);
-    }
+    if (!room_is_kept(room))
+        return;
+    room_thing_forget(room, ROOM_OF_ROOM, "");
+    for (struct link *l = list_first(&room->members); l != NULL; l = list_next(&room->members, l))
+        room_thing_forget(room, ROOM_OF_MEMBER,
+                          container_of(l, struct room_member, link)->person->id);
 }
 
 void room_pins_free(struct room *room)
@@ -473,26 +467,25 @@ static enum status restore_room(struct rooms *r, struct restored_thing *t, struc
     return STATUS_OK;
 }
 
-static enum status restore_agent(struct room *room, struct body_reader *body, const char *id,
-                                 const char *name, struct error *err)
+static enum status restored_agent_read(struct room_agent_state *out, struct body_reader *body,
+                                       struct error *err)
 {
-    struct room_agent_state state = {.policy =
-                                         (enum room_policy)body_take_up_to(body, ROOM_EVERY_N)};
     const void *conversation;
     size_t len;
 
-    state.every = body_take_u32(body);
-    state.heard = body_take_u32(body);
+    out->policy = (enum room_policy)body_take_up_to(body, ROOM_EVERY_N);
+    out->every = body_take_u32(body);
+    out->heard = body_take_u32(body);
     conversation = body_take_bytes(body, &len);
-    state.generation = body_take_u32(body);
-    state.turn = body_take_u32(body);
-    state.hears = body_take_u32(body);
+    out->generation = body_take_u32(body);
+    out->turn = body_take_u32(body);
+    out->hears = body_take_u32(body);
     if (body_end(body, err) != STATUS_OK)
         return err->status;
-    if (len != sizeof(state.conversation.bytes))
+    if (len != sizeof(out->conversation.bytes))
         return error_set(err, STATUS_DATA_LOSS, "a stored agent has no conversation");
-    memcpy(state.conversation.bytes, conversation, len);
-    return room_agent_restore(room, id, name, &state, err);
+    memcpy(out->conversation.bytes, conversation, len);
+    return STATUS_OK;
 }
 
 static enum status restore_member(struct room *room, struct body_reader *body, struct error *err)
@@ -500,6 +493,7 @@ static enum status restore_member(struct room *room, struct body_reader *body, s
     const enum room_kind kind = (enum room_kind)body_take_up_to(body, ROOM_AGENT);
     const char *id = body_take_text(body), *name = body_take_text(body);
     const uint32_t client_seq = body_take_u32(body);
+    struct room_agent_state state;
     struct room_person *p = NULL;
     struct room_member *m;
     const void *proof;
@@ -508,7 +502,9 @@ static enum status restore_member(struct room *room, struct body_reader *body, s
     if (strlen(id) != ROOM_ID_CHARS || room_person_name_check(name, err) != STATUS_OK)
         return error_set(err, STATUS_DATA_LOSS, "a stored member has no id or name");
     if (kind == ROOM_AGENT)
-        return restore_agent(room, body, id, name, err);
+        return restored_agent_read(&state, body, err) != STATUS_OK
+                   ? err->status
+                   : room_agent_restore(room, id, name, &state, err);
     proof = body_take_bytes(body, &len);
     if (body_end(body, err) != STATUS_OK)
         return err->status;
@@ -810,7 +806,29 @@ static void restore_begin_room(struct rooms_restore *restore, struct room *room)
     restore_pins(restore, room);
 }
 
-/* Entries and members whose room is gone. */
+/* The conversation that an agent, or an entry, of a room that is gone names; false: none. */
+static bool restored_conversation(struct conversation_id *out, int what, struct body_reader *body)
+{
+    struct restored_entry of = {.from.kind = ROOM_PERSON};
+    struct room_agent_state state;
+    struct error ignored;
+
+    if (what == ROOM_OF_ENTRY)
+        return restored_entry_read(&of, body, &ignored) == STATUS_OK &&
+               conversation_id_parse(out, of.head.conversation);
+    if (body_take_up_to(body, ROOM_AGENT) != ROOM_AGENT)
+        return false;
+    (void)body_take_text(body); /* its id, its name, its client_seq */
+    (void)body_take_text(body);
+    (void)body_take_u32(body);
+    if (restored_agent_read(&state, body, &ignored) != STATUS_OK)
+        return false;
+    *out = state.conversation;
+    return true;
+}
+
+/* Entries and members whose room is gone. Their conversations were the room's: they end first, as
+ * nothing else names them. */
 static void restore_forget(struct rooms *r, const struct journal_event *e)
 {
     const int whats[] = {ROOM_OF_MEMBER, ROOM_OF_ENTRY};
@@ -820,10 +838,13 @@ static void restore_forget(struct rooms *r, const struct journal_event *e)
     for (size_t i = 0; i < 2; i++) {
         struct journal_record record = {
             .kind = JOURNAL_FORGET, .generation = KEEPER_ROOM, .owner_epoch = r->epoch};
+        struct conversation_id id;
         struct error err;
 
         arena_init(&arena, ROOM_BODY_BYTES);
         if (restored_begin(&t, r, e, whats[i], &arena) && restored_room(r, &t) == NULL) {
+            if (restored_conversation(&id, whats[i], &t.body))
+                conversations_close_by_id(r->conversations, &id, "its room is gone");
             record.principal = t.principal;
             record.name = t.key;
             if (journal_append(r->keeping.journal, &record, NULL, NULL, &err) != STATUS_OK)

@@ -397,8 +397,10 @@ static void room_free(struct room *room)
     }
     assert(list_is_empty(&room->cursors));
     room_pins_free(room);
-    while ((l = list_pop(&room->log)) != NULL || (l = list_pop(&room->pending)) != NULL)
+    while ((l = list_pop(&room->log)) != NULL || (l = list_pop(&room->pending)) != NULL) {
+        room_forget_entry(room, room_entry_at(l)->seq);
         room_entry_free(room_entry_at(l), r, room->principal);
+    }
     if (link_is_on(&room->failing))
         list_remove(&room->failing);
     hash_remove(&r->by_name, &room->node);

@@ -97,7 +97,7 @@ enum status room_keep(struct room *room, struct error *err) MUST_CHECK;
 enum status room_keep_entry(struct room *room, struct room_entry *e, struct error *err) MUST_CHECK;
 /* Writes the state of a member. */
 enum status room_keep_member(const struct room_member *m, struct error *err) MUST_CHECK;
-/* The journal forgets an entry; the room with its entries and members, one by one. */
+/* The journal forgets an entry; the room with its members, and then, one by one, its entries. */
 void room_forget_entry(const struct room *room, uint32_t seq);
 void room_forget(const struct room *room);
 /* The room does not need the conversation after all, which ends. */

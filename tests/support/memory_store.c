@@ -25,6 +25,10 @@ static void memory_put(const struct journal_record *of)
 {
     size_t i = 0;
 
+    if (of->kind == JOURNAL_CLOSE) {
+        store.n_closed++;
+        return;
+    }
     while (i < store.n && strcmp(store.kept[i].name, of->name) != 0)
         i++;
     if (i < store.n) {

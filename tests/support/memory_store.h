@@ -24,6 +24,7 @@ struct memory_store {
     bool is_full;                /* nothing can be written */
     bool is_dead;                /* the process is killed: what it writes does not come */
     unsigned n_failing, n_by_id; /* of reads by id: how many fail, how many there were */
+    unsigned n_closed;           /* conversations */
 };
 
 extern struct memory_store store;

@@ -569,5 +569,28 @@ START_TEST(test_calls)
 }
 END_TEST
 
+/* What a kill leaves of a room that has ended goes, and so do the conversations of its agents. */
+START_TEST(test_conversations_of_gone)
+{
+    make_den();
+    for (size_t i = 0; i < store.n; i++)
+        if (store.kept[i].name[0] == 'r')
+            store.kept[i] = store.kept[--store.n];
+    put_echo(1);
+    put_entry(2, ROOM_SAID, other_id, "", "02000000000000000000000000000000");
+    store.n_closed = 0;
+    start(0);
+    all.keeping.journal = j;
+    all.config.env = &fake_env;
+    run_until(is_ready);
+    settle();
+    ck_assert_uint_eq(store.n, 0);
+    ck_assert_uint_eq(store.n_closed, 2);
+    all.keeping.journal = NULL;
+    stop();
+}
+END_TEST
+
 SUITE_MAIN("server/room/keeping", test_both_or_none, test_lives, test_unknown, test_words_later,
-           test_large_words, test_grace_of_restored, test_left, test_calls)
+           test_large_words, test_grace_of_restored, test_left, test_calls,
+           test_conversations_of_gone)
