@@ -152,7 +152,8 @@ def test_starspace_learns(folder):
     more = ["-t", task, "--agent", "starspace", "-enorm", 1, "-esz", 32, "-eps", 3, "--seed", 7, "--json"]
     for n_threads, name in ((1, "one"), (1, "again"), (2, "two")):
         said = lines(parley("train", *more, "-mf", folder / f"{name}.gguf", "--numthreads", n_threads))[-1]
-        assert said["examples"] == 18000 and said["ended_by"] == "epochs" and said["best"] is None, said
+        assert said["examples"] == said["batches"] == 18000 and said["ended_by"] == "epochs" and said["best"] is None, said
+        assert said["words"] == said["padded"] > said["batches"] and said["tpb"] > 1 and said["ups"] > 0, said
         report = json.loads(parley("eval", "-t", held_out, "-mf", folder / f"{name}.gguf", "-nt", n_threads, "--json").stdout)
         assert report["exs"] == 200 and report["hits@1"] > 0.9, report
     assert (folder / "one.gguf").read_bytes() == (folder / "again.gguf").read_bytes()

@@ -178,7 +178,7 @@ static enum status eval(struct data_world *w, const struct eval_task *e, struct 
         w->config.watch = world_log_watch;
         w->config.watch_arg = log;
     }
-    w->config.counts_words = true;
+    w->config.counts_words = e->data.batch_size > 1;
     if (rc == STATUS_OK)
         rc = data_world_open(w, err);
     if (rc == STATUS_OK)

@@ -83,7 +83,7 @@ struct train_loop {
 
 struct train_result {
     struct train_progress at;
-    struct world_counters counters; /* of the last round: its batches */
+    struct world_counters counters; /* its batches, of all rounds */
     const char *why;                /* "epochs", "time", "patience", "cutoff", "interrupted" */
 };
 

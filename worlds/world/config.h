@@ -60,7 +60,7 @@ struct world_config {
     uint64_t seed;        /* of all draws of the world */
 
     size_t batch_size; /* rows of a batch, for each thread; 0 or 1: no batches */
-    bool counts_words; /* counts words and cells (struct world_counters) in batch worlds, too */
+    bool counts_words; /* counts batches and words (struct world_counters) in each kind of world */
     enum dynamic_batching dynamic;
     /* Bounds of a text's and a label's length, in words or tokens; label_truncate 0: as
      * text_truncate. Dynamic batching needs text_truncate: a step's budget is the sum of both

@@ -12,9 +12,10 @@ struct plain {
     struct world base;
     struct offline_scheduler **schedulers; /* [members], NULL for those that only act directly */
     struct offline_request request;
-    struct error answer; /* how the request ended */
-    struct arena arena;  /* memory of the acts of a parley */
-    struct arena last;   /* of the acts of the parley before, which a member may still observe */
+    struct error answer;               /* how the request ended */
+    uint64_t n_direct, n_direct_words; /* answers of agents that act directly, and their words */
+    struct arena arena;                /* memory of the acts of a parley */
+    struct arena last; /* of the acts of the parley before, which a member may still observe */
     struct world_slot *slot;
 };
 
@@ -53,6 +54,31 @@ static enum status plain_ask(struct plain *w, size_t position, struct error *err
     return STATUS_OK;
 }
 
+/* Measures what an agent is to answer. Who acts directly has no scheduler that counts it. */
+static void plain_measure(struct plain *w, size_t position, bool is_asked)
+{
+    const struct act *heard = world_slot_heard(w->slot)[position];
+    struct lengths *l = &w->request.lengths;
+
+    participants_lengths(w->base.participants, world_slot_clone(w->slot, position), heard, l);
+    if (is_asked || (heard != NULL && act_is_padding(heard)))
+        return;
+    w->n_direct++;
+    w->n_direct_words += (uint64_t)l->text + l->label;
+}
+
+static void plain_count(struct plain *w)
+{
+    struct world_counters *c = &w->base.counters;
+
+    participants_count_batches(w->base.participants, w->schedulers, c);
+    c->n_batches += w->n_direct;
+    c->n_rows += w->n_direct;
+    c->n_words += w->n_direct_words;
+    c->n_cells += w->n_direct_words;
+    c->n_padded += w->n_direct_words;
+}
+
 static enum status plain_parley(struct world *base, struct error *err)
 {
     struct plain *w = plain_of(base);
@@ -66,9 +92,12 @@ static enum status plain_parley(struct world *base, struct error *err)
     world_slot_choose(slot);
     for (size_t position = 0; position < world_slot_n_positions(base->participants); position++) {
         bool is_asked = world_slot_clone(slot, position)->original->type->act == NULL;
-        enum status rc = is_asked ? plain_ask(w, position, err)
-                                  : world_slot_speak(slot, position, &w->arena, err);
+        enum status rc;
 
+        if (position > 0 && base->participants->counts_words)
+            plain_measure(w, position, is_asked);
+        rc = is_asked ? plain_ask(w, position, err)
+                      : world_slot_speak(slot, position, &w->arena, err);
         if (rc == STATUS_OK && position == 0 && !world_slot_admits(slot))
             return STATUS_OK;
         if (rc == STATUS_OK)
@@ -77,6 +106,8 @@ static enum status plain_parley(struct world *base, struct error *err)
             return rc;
     }
     base->counters.n_examples += world_slot_has_example(slot);
+    if (base->participants->counts_words)
+        plain_count(w);
     return STATUS_OK;
 }
 

@@ -201,6 +201,54 @@ START_TEST(test_batch_of_one)
 }
 END_TEST
 
+/* Each answer of a plain world is a batch of one row, whether its agent acts or is asked; a batch
+ * world has one of all its rows. They count on when the world begins anew. */
+START_TEST(test_counters)
+{
+    struct fake_example *examples = fake_examples(6, 2);
+    struct fake_task *task = fake_task_open("t", examples, 12);
+    struct recorder acts = recorder('a', &both_type), asked = recorder('b', &batch_type);
+    const struct {
+        struct participant *agent;
+        size_t batch_size;
+        uint64_t n_batches;
+    } cases[] = {{&acts.base, 1, 24}, {&asked.base, 1, 24}, {&acts.base, 6, 4}};
+    uint64_t n_words = 0;
+
+    for (size_t i = 0; i < 12; i++)
+        n_words += 2 * (examples[i].text_words + examples[i].label_words);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct participant *tasks[] = {&task->base}, *agent = cases[i].agent;
+        const struct world_config config = {.tasks = tasks,
+                                            .n_tasks = 1,
+                                            .agents = &agent,
+                                            .n_agents = 1,
+                                            .batch_size = cases[i].batch_size,
+                                            .counts_words = true};
+        struct world_counters counters;
+        struct world *w;
+
+        ck_assert_int_eq(world_open(&w, &config, &err), STATUS_OK);
+        ck_assert_int_eq(world_run(w, &err), STATUS_OK);
+        world_reset(w);
+        calls[0] = '\0';
+        ck_assert_int_eq(world_run(w, &err), STATUS_OK);
+        calls[0] = '\0';
+        world_counters(w, &counters);
+        ck_assert_uint_eq(counters.n_examples, 12);
+        ck_assert_uint_eq(counters.n_batches, cases[i].n_batches);
+        ck_assert_uint_eq(counters.n_rows, 24);
+        ck_assert_uint_eq(counters.n_words, n_words);
+        ck_assert_uint_eq(counters.n_cells, counters.n_padded);
+        ck_assert_int_eq(counters.n_padded == n_words, cases[i].batch_size == 1);
+        world_reset(w); /* the next world begins with the first episode */
+        world_close(w);
+    }
+    participant_unref(&task->base);
+    free(examples);
+}
+END_TEST
+
 /* Round robin: each acts once, and all the others observe it. */
 START_TEST(test_round_robin)
 {
@@ -625,6 +673,7 @@ START_TEST(test_agents_refused)
 }
 END_TEST
 
-SUITE_MAIN("worlds/world", test_who_is_asked, test_batch_of_one, test_round_robin, test_graph,
-           test_idle, test_failures, test_dynamic_failure, test_refused, test_nobody_starves,
-           test_slots_and_empty_texts, test_ragged, test_learning, test_agents_refused)
+SUITE_MAIN("worlds/world", test_who_is_asked, test_batch_of_one, test_counters, test_round_robin,
+           test_graph, test_idle, test_failures, test_dynamic_failure, test_refused,
+           test_nobody_starves, test_slots_and_empty_texts, test_ragged, test_learning,
+           test_agents_refused)
