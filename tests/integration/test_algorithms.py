@@ -531,7 +531,8 @@ def refused(does):
 
 
 def test_types():
-    """The parameters of a policy's module are floats of any type; a remote optimiser is not copied without what it needs."""
+    """The parameters of a policy's module are floats of any type; a remote optimiser is not copied without what it needs, and takes no
+    parameters that share memory."""
     for kind in torch.bfloat16, torch.float64:
         module = torch.nn.Linear(3, 2)
         expected = module(torch.ones(4, 3)).detach().numpy()
@@ -541,6 +542,16 @@ def test_types():
         remote = parley.optim.RemoteOptimizer(torch.nn.Linear(3, 2).parameters(), server, "net")
         for copied in copy.deepcopy, copy.copy, pickle.dumps:
             assert "neither pickled nor copied" in refused(lambda copied=copied: copied(remote))
+        flat = torch.zeros(6, dtype=torch.bfloat16)
+        for parts, why in [((flat[:1].expand(3),), "[0] has elements in the same memory"), ((flat.unfold(0, 2, 1),), "[0] has elements in the same memory"),
+                           ((flat, flat[4:]), "[1] shares memory with parameters[0]"), ((flat.to_sparse(),), "[0] has the layout torch.sparse_coo")]:
+            said = refused(lambda parts=parts: parley.optim.RemoteOptimizer(map(torch.nn.Parameter, parts), server, "flat"))
+            assert said.startswith(f"parameters{why}"), said
+        parts = [torch.nn.Parameter(part) for part in (flat[:4:2], flat[1:4:2], flat[4:].view(1, 2, 1).expand(1, 2, 1), flat[:0])]
+        remote = parley.optim.RemoteOptimizer(parts, server, "flat", lr=1)
+        sum((i + 1) * part.sum() for i, part in enumerate(parts)).backward()
+        remote.step()
+        assert flat.tolist() == [-1, -2, -1, -2, -3, -3]
 
 
 def test_shared_tensors():

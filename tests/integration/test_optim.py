@@ -178,6 +178,11 @@ def test_refusals(parleyd):
         declined(lambda: make([frozen]), "parameters[0]")
         declined(lambda: make([twice, twice]), "parameters[1]", "twice")
         declined(lambda: make([np.full(2, 1e300)]), "parameters[0]", "1e+300")
+        strided, row = np.lib.stride_tricks.as_strided, np.zeros(8)
+        for one in strided(row, (3,), (0,)), strided(row, (3, 2), (8, 8)), strided(row, (2, 2), (3, 16)), strided(row, (2, 3, 2), (8, 16, 24)):
+            declined(lambda one=one: make([np.zeros(2), one]), "parameters[1]", "in the same memory")
+        for pair in [row[:3], row[2:]], [row[5:], row[::-1]], [row[::2], row[4:5]], [strided(row, (2, 2), (16, 24)), row[3:4]]:
+            declined(lambda pair=pair: make(pair), "parameters[1]", "shares memory with parameters[0]")
         assert not server.links[0].call("Params/List", params_pb2.ParamsListRequest(), params_pb2.ParamsListResponse).params
         optimiser = make([np.zeros((2, 3)), np.zeros(4)], "shapes", kind="adam")
         good = [np.ones((2, 3)), np.ones(4)]
@@ -192,6 +197,12 @@ def test_refusals(parleyd):
         declined(lambda: optimiser.add_param_group({"params": [np.zeros(1)]}), "param_group")
         declined(lambda: optimiser.step(good, timeout=-1), "timeout")
         assert optimiser.steps == 0 and optimiser.step(good) == 1, "nothing was counted"
+        views = [row[:4:2], row[3:0:-2], strided(row[4:], (1, 2, 2), (0, 16, 8)).T, row[:0], strided(row, (0, 3), (0, 0))]  # one buffer, apart
+        make(views, "views", lr=1).step([np.ones(v.shape) for v in views])
+        assert (row == -1).all()
+        crossed = strided(np.zeros(8), (3, 2), (16, 24))
+        make([crossed], "crossed", lr=1).step([np.arange(6).reshape(3, 2)])
+        assert crossed.tolist() == [[0, -1], [-2, -3], [-4, -5]]
         for other in ([np.zeros((3, 2)), np.zeros(4)], [np.zeros((2, 3))], [np.zeros(6), np.zeros(4)]):
             declined(lambda: make(other, "shapes"), "0" if len(other) == 2 else "specs")
         for field, more in [("skipped", {"skipped": [2]}), ("learning_rate", {"learning_rate": -1}), ("learning_rate", {"learning_rate": 1e300})]:

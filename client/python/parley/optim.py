@@ -18,6 +18,7 @@ import functools
 import math
 import re
 import sys
+import types
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -48,6 +49,39 @@ GRACE_S = 5.0  # how long after its timeout a step waits for the daemon's answer
 
 def is_torch(parameter: Any) -> bool:
     return not isinstance(parameter, np.ndarray)
+
+
+def place_of(parameter: Any) -> exact.Array:
+    """Returns an array in the memory of a parameter. It is not to be read: the memory may be a device's."""
+    if not is_torch(parameter):
+        return np.asarray(parameter)
+    size = parameter.element_size()
+    return np.asarray(types.SimpleNamespace(__array_interface__={
+        "version": 3, "data": (parameter.data_ptr(), False), "shape": tuple(parameter.shape), "typestr": f"|V{size}",
+        "strides": tuple(size * n for n in parameter.stride())}))
+
+
+def overlaps(a: exact.Array) -> bool:
+    """Returns whether elements of an array, which has some, lie in each other's memory."""
+    end = a.itemsize
+    for stride, n in sorted((abs(stride), n) for stride, n in zip(a.strides, a.shape, strict=True) if n > 1):
+        if stride == 0:
+            return True
+        if stride < end:
+            break
+        end += stride * (n - 1)
+    else:
+        return False
+    at = np.zeros(1, np.int64)
+    for stride, n in zip(a.strides, a.shape, strict=True):
+        at = np.add.outer(at, stride * np.arange(n)).reshape(-1)
+    return int(np.diff(np.sort(at)).min()) < a.itemsize
+
+
+def bounds_of(a: exact.Array) -> tuple[int, int]:
+    """Returns the addresses of an array's first byte and behind its last one."""
+    reaches = [stride * (n - 1) for stride, n in zip(a.strides, a.shape, strict=True)]
+    return a.ctypes.data + sum(min(r, 0) for r in reaches), a.ctypes.data + sum(max(r, 0) for r in reaches) + a.itemsize
 
 
 @functools.cache
@@ -173,6 +207,27 @@ class RemoteOptimizer:
             if id(p) in seen:
                 raise Invalid(name, "is there twice")
             seen.add(id(p))
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        """Refuses what an answer could not be written to, or not wholly."""
+        places = list[tuple[tuple[int, int], int, exact.Array, str]]()
+        for i, (name, p) in enumerate(zip(self.names, self.parameters, strict=True)):
+            if is_torch(p) and str(p.layout) != "torch.strided":
+                raise Invalid(name, f"has the layout {p.layout}, it must be dense")
+            if math.prod(p.shape) == 0 or is_torch(p) and p.data_ptr() == 0:
+                continue  # has no memory, or none of its own
+            place = place_of(p)
+            if overlaps(place):
+                raise Invalid(name, "has elements in the same memory, as expand makes them: pass a copy")
+            places.append((bounds_of(place), i, place, str(p.device) if is_torch(p) else "cpu"))
+        near = list[tuple[tuple[int, int], int, exact.Array, str]]()  # those before that reach this one
+        for bounds, i, place, device in sorted(places, key=lambda found: found[:2]):
+            near = [one for one in near if one[0][1] > bounds[0]]
+            for _, other, memory, where in near:
+                if where == device and np.shares_memory(memory, place):
+                    raise Invalid(self.names[max(i, other)], f"shares memory with {self.names[min(i, other)]}: pass one of them, or a copy")
+            near.append((bounds, i, place, device))
 
     def _specs(self, has_names: bool = False) -> list[tensor_pb2.TensorSpec]:
         return [tensor_pb2.TensorSpec(name=str(i) if has_names else "", dtype=tensor_pb2.DTYPE_F32, shape=list(p.shape))
