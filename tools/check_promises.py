@@ -10,7 +10,7 @@ import sys
 
 TABLE = "docs/promises.md"
 ROW = re.compile(r"^\| (.+?) \| (.+?) \|$", re.M)
-PAGES = "worlds", "training", "agents", "comparisons", "rooms", "service", "tutorial", "command_line", "cluster", "proof"
+PAGES = "worlds", "training", "agents", "comparisons", "policies", "rooms", "service", "tutorial", "command_line", "cluster", "proof"
 WHOLE = {"README.md", *(f"docs/{page}.md" for page in PAGES)}  # pages of which nothing may be left out
 
 

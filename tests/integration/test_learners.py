@@ -450,7 +450,10 @@ def test_preprocessed(folder):
         changed.write_text(data.read_text().replace('"text_vec":[', '"text_vec":[5,5,5,'))
         assert trained(f"data:{changed}", "-eps", 1)[0] != model.read_bytes()
         # of other bounds, of other words, with labels hidden; and its source changed
-        assert "preprocessed for an agent with other words" in trained(f"data:{data}", "-eps", 1, "-histsz", 1, status=1)
+        for other in ["-histsz", 1], ["-tr", 12]:
+            assert "preprocessed for an agent with other words" in trained(f"data:{data}", "-eps", 1, *other, status=1), other
+        same = [parley("eval", "-t", task, "-dt", "valid", "-m", "repeat_query", "--json").stdout for task in (f"data:{data}", f"parlai:{source}")]
+        assert same[0] == same[1] and json.loads(same[0])["exs"] == 450, same  # another agent reads the texts
         other = folder / "other_words.gguf"
         parley("train", "-t", f"parlai:{write_episodes(folder / 'less.txt', 2, 3)}", "--agent", kind, *words, "-mf", other, "-dt", "train:ordered", "-eps", 1)
         assert "preprocessed for an agent with other words" in parley("eval", "-t", f"data:{data}", "-dt", "valid", "--model", other, *bounds, status=1).stderr

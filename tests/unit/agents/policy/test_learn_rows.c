@@ -621,7 +621,33 @@ START_TEST(wrong_steps_are_refused)
 }
 END_TEST
 
+/* Double Q-learning is for MLPs with a duelling head. */
+START_TEST(transitions_need_their_policy)
+{
+    static const struct {
+        struct policy *(*open)(enum policy_head head, const char *backend, size_t max_rows);
+        enum policy_head head;
+        const char *words;
+    } cases[] = {{open_lstm, POLICY_DUELLING,
+                  "have no history: a recurrent policy learns from trajectories"},
+                 {open_policy, POLICY_SOFTMAX, "transitions need a duelling head"}};
+    const struct learn_config config = {.learning_rate = 0.01f};
+    const struct learn_transitions f = {.n = 1};
+    struct learn_report report;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct policy *p = cases[i].open(cases[i].head, "cpu", 0);
+
+        ck_assert_int_eq(policy_learn_transitions(&p->base, &f, &config, &report, &err),
+                         STATUS_PRECONDITION);
+        ck_assert_str_eq(err.text, cases[i].words);
+        ck_assert_uint_eq(p->params_version, 1);
+        agent_unref(&p->base);
+    }
+}
+END_TEST
+
 SUITE_MAIN("agents/policy/learn_rows", vtrace_is_its_definition, gradients_of_heads,
            gradients_of_an_lstm, episodes_of_an_lstm_are_apart, gradients_of_duelling_q,
            clipped_actions_have_no_gradient, lessons_in_any_passes, heads_act_the_same_alone,
-           exploring, gaussian_draws, wrong_steps_are_refused)
+           exploring, gaussian_draws, wrong_steps_are_refused, transitions_need_their_policy)
