@@ -21,6 +21,7 @@ import parley  # noqa: E402
 import parley.channel  # noqa: E402
 import parley.client  # noqa: E402
 import parley.gym  # noqa: E402
+import parley.language  # noqa: E402
 import parley.optim  # noqa: E402
 import parley.parallel.direct  # noqa: E402
 import parley.policies  # noqa: E402
@@ -387,6 +388,13 @@ def check_served(s, _):
     s.params.delete(s.name)
 
 
+def check_follow(s, at):
+    s.params.follow(f"{s.name} target", s.name, tau=0.5)
+    assert s.params.pull(f"{s.name} target")[0].tolist() == [5, 5, 5]
+    s.params.delete(f"{s.name} target")
+    check_served(s, at)
+
+
 def pooled(pool):
     x = next(NUMBERS)
     assert pool.map(abs, [-x, x]) == [x, x] and pool.apply(pow, (x, 2)) == x * x and list(pool.imap(abs, [-x])) == [x]
@@ -497,6 +505,7 @@ TABLE = {
     "Writer": (writer, write, check_writer),
     "OrderedStore.push": (Pushed, lambda p: p.store.push(p.key, {"second": 2}, 2, 1), check_store),
     "OrderedStore.pull": (Pushed, lambda p: p.store.pull(p.key), check_store),
+    "PushPullModel.push": (Model, lambda m: m.ahead.push({"a": np.full(3, 2.0), "b": np.full((2, 2), 2.0)}), check_model),
     "PushPullModel.pull": (Model, lambda m: m.behind.pull(m.weights), check_model),
     "Conversation.ask": (chat, lambda c: c.ask("one two three"), check_chat),
     "Conversation.turn": (chat, lambda c: list(c.turn("one two three")), check_chat),
@@ -513,6 +522,8 @@ TABLE = {
     "gym.rollout": (lambda server: server, lambda s: parley.gym.rollout("CartPole-v1", s, "pole", n=2, n_steps=2), check_gym),
     "gym.train": (lambda server: server, learn, check_learn),
     "Params, Models": (Served, serve, check_served),
+    "Params.follow": (Served, lambda s: s.params.follow(f"{s.name} target", s.name, tau=0.5), check_follow),
+    "language.samples": (chat, lambda c: parley.language.samples(c, "one two", 2), check_chat),
     "Pool": (lambda server: POOLS[0], pooled, lambda pool, _: pooled(pool)),
 }
 POOLS = []
@@ -624,8 +635,35 @@ def two_signals():
     assert told == [signal.SIGALRM, signal.SIGTERM, signal.SIGUSR1, signal.SIGTERM], told
 
 
+def safe_locks():
+    """No line of Python is run between a lock's taking and the block of its `with`, nor behind the block until it is given back: what a
+    signal's handler raised there would leave it taken. threading's own condition shows that this sees such lines."""
+    def lines_with(condition):
+        seen = []
+
+        def trace(frame, *_):
+            seen.append(condition._lock.locked())
+            return trace
+
+        sys.settrace(trace)
+        try:
+            with condition:
+                pass
+        finally:
+            sys.settrace(None)
+        return any(seen)
+
+    conditions = [kind(threading.Lock()) for kind in (threading.Condition, parley.interrupts.Condition)]
+    conditions.append(parley.interrupts.Event()._cond)
+    assert [lines_with(c) for c in conditions] == [True, False, False]
+    event = parley.interrupts.Event()
+    threading.Thread(target=event.set).start()
+    assert event.wait(children.PATIENCE) and not parley.interrupts.Event().wait(0)
+
+
 def main():
     two_signals()
+    safe_locks()
     sent = parley.parallel.direct.Packets.send
     parley.parallel.direct.Packets.send = lambda *args, **more: POINTS.around(sent, *args, **more)
     threading.Condition.wait = lambda *args, **more: POINTS.around(CONDITION_WAIT, *args, **more)

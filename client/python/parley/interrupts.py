@@ -6,6 +6,8 @@ thread is in gRPC's code, the handler that is installed for a signal runs as alw
 a call that is cancelled at once does soon, or until no lock is taken. A handler that raises nothing changes nothing. Of what several raise
 the last is raised, with the one before as its context.
 
+Other locks of the package are safe where `with` takes them in C: threading's Lock and RLock, and the Condition and the Event of this module.
+
 A process that is forked has a copy of the channel without its threads: there calls would wait for ever, or mix with those of the process that
 made the channel. They are refused.
 
@@ -139,6 +141,22 @@ def shielded(does: Callable[..., T], *args: Any, end: Callable[[], Any] | None =
             shield.is_left = True
         if shield.raised is not None:
             raise shield.raised
+
+
+class Condition(threading.Condition):
+    """threading's, whose lock a `with` takes in C alone. threading's own does so by a line of Python, behind which Ctrl-C may be raised: the
+    lock then stays taken."""
+
+    __enter__ = property(lambda self: self._lock.__enter__)
+    __exit__ = property(lambda self: self._lock.__exit__)
+
+
+class Event(threading.Event):
+    """threading's, with such a condition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cond = Condition(threading.Lock())
 
 
 class Owned:

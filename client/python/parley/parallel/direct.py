@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from parley.interrupts import Condition
 from parley.memory import mapped
 from parley.v1 import work_pb2 as pb
 from parley.wire import Error
@@ -89,7 +90,7 @@ class Packets:
     lives as long as there is some. A packet is sent as a whole or not at all, also where the sender is interrupted."""
 
     def __init__(self, s: socket.socket) -> None:
-        self._socket, self._changed = s, threading.Condition()
+        self._socket, self._changed = s, Condition()
         # Guarded by `changed`:
         self._waiting: collections.deque[tuple[bytes, _Memory | None]] = collections.deque()
         self._is_ending = False
@@ -185,7 +186,7 @@ class Listener:
     def __init__(self, road: bytes, take: Callable[[int, Any], None], recall: Callable[[int], None]) -> None:
         self._take, self._recall = take, recall
         self._numbers = itertools.count(FIRST_TASK)
-        self._changed = threading.Condition()
+        self._changed = Condition()
         # Guarded by `changed`:
         self._tasks = dict[int, tuple[Packets, int]]()  # unanswered, with the caller's number
         self._ends = set[Packets]()

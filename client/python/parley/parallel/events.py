@@ -2,10 +2,10 @@
 the event is set already."""
 from __future__ import annotations
 
-import threading
+from parley.interrupts import Condition
 
 # One condition for all events: each waiting thread then checks its own event again.
-_changed = threading.Condition()
+_changed = Condition()
 
 
 class Event:

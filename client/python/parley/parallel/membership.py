@@ -9,6 +9,7 @@ import grpc
 
 from parley import wire
 from parley.client import Link
+from parley.interrupts import Condition
 from parley.parallel.tasks import milliseconds
 from parley.v1 import registry_pb2 as pb
 from parley.wire import Error
@@ -34,7 +35,7 @@ class Membership:
         """lease: after how many seconds without running this process is lost; 0: it is lost when its call ends. gone: called with the name
         of each member that leaves or is lost, and at the end with this member's name, on a thread of its own."""
         self.link, self.group, self.member, self._gone = link, group, member, gone
-        self.changed = threading.Condition()
+        self.changed = Condition()
         self.members = set[str]()
         self.values = dict[str, bytes]()  # the entries of the kind VALUE
         # Until `is_begun`: all members that have joined, and their entries "@…", even if they have left since. A process that waits for

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from parley.interrupts import Condition
 from parley.parallel import direct
 from parley.parallel.pickle import unpack
 from parley.parallel.tasks import Task, TaskStream, exception_of, failure_of
@@ -119,7 +120,7 @@ class DirectPeer(Peer):
         super().__init__(group, member, road)
         self._packets = packets
         self._calls: dict[int, tuple[Future, float]] = {}  # under way, with the time at which each ends; 0: never
-        self._late = threading.Condition()
+        self._late = Condition()
         self._next = 0.0  # guarded by `late`: when the thread that ends late calls looks again; 0: there is none
         self._is_over = False
         threading.Thread(target=self._read, daemon=True).start()

@@ -21,6 +21,7 @@ import grpc
 
 from parley import wire
 from parley.client import Link
+from parley.interrupts import Condition
 from parley.parallel import local
 from parley.parallel.pickle import Segment, pack, unpack, values_at
 from parley.parallel.tasks import AsyncResult, Task, TaskStream, failure_of, milliseconds
@@ -192,7 +193,7 @@ class Pool:
         self._setups = [b"".join(pack(s, False)[0]) for s in self._contexts(initializer, tuple(initargs))]
         self._tags = itertools.count(1)
         self._iterators: weakref.WeakSet[MapIterator] = weakref.WeakSet()
-        self._lock = threading.Condition()
+        self._lock = Condition()
         # Guarded by the lock:
         self._streams = set[_Stream]()
         self._stream: _Stream | None = None

@@ -11,6 +11,7 @@ import threading
 from queue import Empty, Full
 from typing import Any
 
+from parley.interrupts import Condition
 from parley.parallel.pickle import pack, unpack
 
 _CALL = struct.Struct("<BdQI")  # operation, seconds (negative: no limit), number of bytes, number of descriptors
@@ -61,7 +62,7 @@ class _Owner:
     def __init__(self, maxsize: int) -> None:
         self.maxsize = maxsize
         self.items = collections.deque[_Item]()
-        self.changed = threading.Condition()
+        self.changed = Condition()
         self.address = f"\0parley-queue-{secrets.token_hex(16)}"
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(self.address)

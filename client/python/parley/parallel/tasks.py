@@ -12,6 +12,7 @@ import grpc
 
 from parley import wire
 from parley.client import Link
+from parley.interrupts import Event
 from parley.parallel.worker import FIRST_BYTES, PART_BYTES, SIGNATURE_BYTES, Parts, encode, rest_decoder, rests
 from parley.v1 import work_pb2 as pb
 from parley.wire import Error
@@ -65,7 +66,7 @@ class AsyncResult:
     """Like multiprocessing's AsyncResult."""
 
     def __init__(self, callback: Callable[[Any], Any] | None = None, error_callback: Callable[[BaseException], Any] | None = None) -> None:
-        self._done = threading.Event()
+        self._done = Event()
         self._value: Any = None
         self._error: BaseException | None = None
         self._callbacks = callback, error_callback

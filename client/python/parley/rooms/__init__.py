@@ -24,6 +24,7 @@ from types import TracebackType
 
 from parley import client
 from parley.channel import Dialogue, Link
+from parley.interrupts import Condition, Event
 from parley.rooms import aio as aio
 from parley.rooms.attendance import LEAVE_S, METHOD, Attendance, Member, Message, Present
 from parley.v1 import rooms_pb2 as pb
@@ -39,9 +40,9 @@ class Room(Present):
     def __init__(self, link: Link, state: Attendance) -> None:
         super().__init__(state)
         self._link = link
-        self._changed = threading.Condition()  # its lock guards all but _speaking
+        self._changed = Condition()  # its lock guards all but _speaking
         self._speaking = threading.Lock()  # held while something is said
-        self._stopped = threading.Event()
+        self._stopped = Event()
         self._thread: threading.Thread | None = None
         self._dialogue: Dialogue[pb.RoomsAttachRequest, pb.RoomsAttachResponse] | None = None
         self._failure: Error | None = None  # why there is no connection any more
