@@ -5,6 +5,8 @@ examples.
 usage: test_parallel.py PARLEYD      (run by the interpreter that has grpcio, numpy and cloudpickle; see venv.sh)"""
 import contextlib
 import io
+import itertools
+import linecache
 import multiprocessing
 import os
 import pickle
@@ -493,6 +495,52 @@ def test_interrupted_start(address):
     until("the first worker has ended", lambda: len(processes) == 1 and processes[0].poll() is not None)
 
 
+def test_interrupted_iterators():
+    """Ctrl-C at any line of an iterator of results: what it yields after that is what is left, each once, and in order."""
+    kind, items = pools.MapIterator, list(range(7))
+    codes = {method.__code__ for method in (kind.next, kind._begin, kind._send, kind._keep, kind._take)}
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        for is_ordered in True, False:
+            for at in itertools.count(1):
+                n, submitted, got = 0, [], []
+
+                def submit(chunk, settle):
+                    submitted.extend(chunk)
+                    threading.Thread(target=settle, args=([-x for x in chunk], None)).start()
+
+                def trace(frame, event, _):
+                    nonlocal n
+                    if frame.f_code not in codes:
+                        return None
+                    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+                    is_place = event == "line" and not line.startswith(("with ", "try:"))  # where Python looks for no signals
+                    n += is_place
+                    if is_place and n == at:
+                        signal.raise_signal(signal.SIGINT)
+                    return trace
+
+                found = kind(submit, iter([items[i:i + 2] for i in range(0, 7, 2)]), 2, is_ordered)
+                while True:
+                    sys.settrace(trace)
+                    try:
+                        got.append(next(found))
+                    except StopIteration:
+                        break
+                    except KeyboardInterrupt:
+                        pass
+                    finally:
+                        sys.settrace(None)
+                if is_ordered:
+                    assert got == [-x for x in items], (at, got)
+                assert sorted(submitted) == items and sorted(got) == [-x for x in reversed(items)], (at, got, submitted)
+                if n < at:
+                    break
+            assert at > 30, at
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
 def test_interrupted_queue():
     """A get that Ctrl-C ended leaves nothing behind that the next call would take for its answer, and takes no item with it; a queue of -1 has no bound."""
     def interrupt(*_):
@@ -668,7 +716,7 @@ def main():
         for test in test_settings, test_never_again, test_iterators, test_turnover, test_interrupted_workers, test_interrupted_start, \
                 test_stopped_workers, test_contexts, test_by_reference:
             timed(test, daemon.address)
-    for test in test_alone, test_large, test_signatures, test_threads, test_interrupted_queue, test_events, test_watched, test_examples:
+    for test in test_alone, test_large, test_signatures, test_threads, test_interrupted_iterators, test_interrupted_queue, test_events, test_watched, test_examples:
         timed(test)
 
 

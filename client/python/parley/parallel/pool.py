@@ -21,7 +21,7 @@ import grpc
 
 from parley import wire
 from parley.client import Link
-from parley.interrupts import Condition
+from parley.interrupts import Condition, shielded
 from parley.parallel import local
 from parley.parallel.pickle import Segment, pack, unpack, values_at
 from parley.parallel.tasks import AsyncResult, Task, TaskStream, failure_of, milliseconds
@@ -66,14 +66,16 @@ class MapResult(AsyncResult):
 
 class MapIterator:
     """The iterator of results that imap and imap_unordered return, as in multiprocessing. It submits only some chunks ahead of the
-    consumer, so that the iterable may be endless. A failed chunk raises its exception in its place; the next call continues behind it."""
+    consumer, so that the iterable may be endless. A failed chunk raises its exception in its place; the next call continues behind it. So
+    it does where next was interrupted, as by Ctrl-C."""
 
     def __init__(self, submit: Callable[[list[Any], Callable[[Any, BaseException | None], None]], None], chunks: Iterator[list[Any]],
                  ahead: int, is_ordered: bool) -> None:
         self._submit, self._chunks, self._ahead, self._is_ordered = submit, chunks, ahead, is_ordered
-        self._done: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[None] = queue.SimpleQueue()  # has one when something came into _kept
         self._kept = dict[int, tuple[Any, BaseException | None]]()
         self._values: collections.deque[Any] = collections.deque()  # of the chunk that was taken last
+        self._chunk: list[Any] | None = None  # was read, and is to be submitted; under the lock
         self._lock = threading.Lock()
         self._n_begun = self._n_taken = 0  # the first is under the lock
         self._begin()
@@ -81,15 +83,36 @@ class MapIterator:
     def _begin(self, is_all: bool = False) -> None:
         with self._lock:
             while is_all or self._n_begun - self._n_taken < self._ahead:
-                at = self._n_begun
+                error: Exception | None = None
                 try:
-                    chunk = next(self._chunks, None)
-                    if chunk is None:
-                        return
-                    self._submit(chunk, lambda value, error, at=at: self._done.put((at, value, error)))  # type: ignore[misc]
-                except Exception as e:  # of the iterable, or of what cannot be pickled
-                    self._done.put((at, None, e))
-                self._n_begun += 1
+                    self._chunk = next(self._chunks, None) if self._chunk is None else self._chunk
+                except Exception as e:  # of the iterable
+                    error = e
+                if self._chunk is None and error is None:
+                    return
+                shielded(self._send, error)
+
+    def _send(self, error: Exception | None) -> None:
+        at, chunk, self._chunk = self._n_begun, self._chunk, None
+        self._n_begun += 1
+        try:
+            if chunk is None:
+                self._keep(at, None, error)
+            else:
+                self._submit(chunk, lambda value, error: self._keep(at, value, error))
+        except Exception as e:  # of what cannot be pickled
+            self._keep(at, None, e)
+
+    def _keep(self, at: int, value: Any, error: BaseException | None) -> None:
+        self._kept[at] = value, error
+        if self._done.empty():
+            self._done.put(None)
+
+    def _take(self) -> BaseException | None:
+        value, error = self._kept.pop(self._n_taken) if self._is_ordered else self._kept.popitem()[1]
+        self._n_taken += 1
+        self._values.extend(value or [])
+        return error
 
     def next(self, timeout: float | None = None) -> Any:
         """Returns the next result. Raises multiprocessing.TimeoutError if it does not come in time; a later call may still return it."""
@@ -100,17 +123,14 @@ class MapIterator:
                 raise StopIteration
             while (self._n_taken not in self._kept) if self._is_ordered else not self._kept:
                 try:
-                    at, value, error = self._done.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
+                    self._done.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
                 except queue.Empty:
                     raise multiprocessing.TimeoutError from None
-                self._kept[at] = value, error
-            value, error = self._kept.pop(self._n_taken if self._is_ordered else next(iter(self._kept)))
-            self._n_taken += 1
+            error = shielded(self._take)
             if isinstance(error, StopIteration):
                 raise RuntimeError("the function raised StopIteration") from error
             if error is not None:
                 raise error
-            self._values.extend(value)
         return self._values.popleft()
 
     __next__ = next
@@ -316,7 +336,9 @@ class Pool:
         payload = signed(self._secret, b"task", [HEAD.pack(len(function.data), tag), function.data, *parts[:at]], parts[at:])
         if len(payload) > self._max_bytes:  # the daemon would end the stream, and with it the other tasks
             raise ValueError(f"the task has {len(payload)} bytes, but the daemon takes at most {self._max_bytes}")
-        task = Task(payload, (segments, function.segments), settle, self._timeout_ms)
+        shielded(self._enter, tag, Task(payload, (segments, function.segments), settle, self._timeout_ms), is_late)
+
+    def _enter(self, tag: int, task: Task, is_late: bool) -> None:
         with self._lock:
             if self._is_ending if is_late else self._is_closed:
                 raise ValueError("the pool is closed")
