@@ -814,6 +814,7 @@ static enum status verification_apply_all(struct verification *v, bool *ret_is_d
     enum status rc;
 
     while (v->at != NULL) {
+        const struct journal_event *e = container_of(v->at, const struct journal_event, link);
         struct conversation *c = v->is_added ? conversations_get(v->all, &v->id) : NULL;
 
         if (v->is_added && c == NULL)
@@ -829,7 +830,7 @@ static enum status verification_apply_all(struct verification *v, bool *ret_is_d
         waits = v->doing != VERIFICATION_APPLIES;
         if (waits)
             continue;
-        n_bytes += container_of(v->at, const struct journal_event, link)->size_bytes;
+        n_bytes += sizeof(*e) + e->size_bytes;
         v->at = list_next(&v->found.events, v->at);
         v->n_at++;
         if (v->at != NULL && n_bytes > VERIFICATION_SLICE_BYTES) {
