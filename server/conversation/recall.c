@@ -357,7 +357,7 @@ static bool recall_is_other_compiler(const struct body_accept *accept)
 }
 
 /* What was accepted and did not end, for conversation_turn. */
-static enum status recall_accepted(struct recall *r, struct error *err)
+static enum status recall_unended(struct recall *r, struct error *err)
 {
     struct body_accept accept;
     struct unended_turn *u = &r->c->unended;
@@ -411,7 +411,7 @@ static enum status recall_all(struct recall *r, const struct journal_found *foun
     if (rc == STATUS_OK && r->c->host.clone == NULL)
         rc = error_set(err, STATUS_DATA_LOSS, "the journal has nothing of the conversation");
     if (rc == STATUS_OK)
-        rc = recall_accepted(r, err);
+        rc = recall_unended(r, err);
     if (rc == STATUS_OK)
         rc = recall_opened(r, found, err);
     return rc;
@@ -459,6 +459,11 @@ void recall_close(struct recall *r)
 struct conversation *recall_conversation(const struct recall *r)
 {
     return r->c;
+}
+
+const struct journal_event *recall_accepted(const struct recall *r)
+{
+    return r->accepted;
 }
 
 const char *recall_binding(const struct recall *r)

@@ -24,6 +24,8 @@ void recall_close(struct recall *r); /* NULL is fine */
 /* From now on the conversation has this system prompt in place of the recorded one; borrowed. */
 void recall_set_system(struct recall *r, struct text system);
 struct conversation *recall_conversation(const struct recall *r);
+/* The acceptance of the turn that has not ended; NULL: there is none. */
+const struct journal_event *recall_accepted(const struct recall *r);
 /* The text of keeping_binding for what computes now; valid behind the first record. */
 const char *recall_binding(const struct recall *r);
 /* Applies the next record, which stays until recall_close. Records that are no part of the

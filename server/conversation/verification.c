@@ -61,11 +61,10 @@ struct verification {
      * long is cut to 65 characters, which no model's has. */
     char version[2 * SHA256_BYTES + 2];
     struct text system; /* of the first record */
-    /* The next record, and its place; the acceptance of the turn that has not ended. */
+    /* The next record, and its place. */
     struct link *at;
     size_t n_at;
     size_t n_passed; /* of the request's only: those before the next record */
-    const struct journal_event *accepted;
     /* The turn that is judged, in turns[n_turns - 1], and its bodies, in arena. */
     enum verification_doing doing;
     struct turn_reader reader;
@@ -602,6 +601,7 @@ static bool verification_is_sound(struct verification *v)
 /* Reads the turn that the record ends. False: applying the record will say what is wrong. */
 static bool verification_read(struct verification *v, const struct journal_event *e)
 {
+    const struct journal_event *accepted = recall_accepted(v->recall);
     struct error ignored;
 
     arena_deinit(&v->arena);
@@ -609,9 +609,9 @@ static bool verification_read(struct verification *v, const struct journal_event
     if (body_read_finish(&v->finish, e->body, e->size_bytes, &v->arena, &ignored) != STATUS_OK)
         return false;
     verification_turn(v)->n_tokens = (uint32_t)v->finish.reply.n_tokens;
-    return v->accepted != NULL && v->accepted->turn == e->turn &&
+    return accepted != NULL && accepted->turn == e->turn &&
            e->turn == recall_conversation(v->recall)->host.n_turns + 1 &&
-           body_read_accept(&v->accept, v->accepted->body, v->accepted->size_bytes, &v->arena,
+           body_read_accept(&v->accept, accepted->body, accepted->size_bytes, &v->arena,
                             &ignored) == STATUS_OK;
 }
 
@@ -736,8 +736,6 @@ static enum status verification_take(struct verification *v, struct conversation
     if (e->kind == JOURNAL_FINISH)
         verification_begin(v, c, e);
     *ret_waits = v->doing != VERIFICATION_APPLIES;
-    if (e->kind == JOURNAL_ACCEPT)
-        v->accepted = e;
     return *ret_waits ? STATUS_OK : verification_apply(v, e, err);
 }
 

@@ -666,6 +666,21 @@ def foreign(parley, program, folder):
         parley.close(c)
 
 
+def withdrawn(parley):
+    """What was accepted before a rewind is not computed for a reply behind it: the records contradict each other."""
+    c = parley.open("tiny")
+    r = conversations.TurnRequest(conversation=c, text="hello")
+    r.sampling.max_tokens = 5
+    parley.conversations.Ask(r)
+    parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=c, to_turn=0))
+    opened, accepted, replied, rewound = parley.conversations.Records(conversations.ConversationsRecordsRequest(conversation=c))
+    records = [r.SerializeToString() for r in (opened, accepted, rewound, replied)]
+    for changes in None, conversations.VerifyChanges(goes_on=True):
+        (turn,) = parley.conversations.Verify(conversations.ConversationsVerifyRequest(records=records, changes=changes)).turns
+        assert turn.verdict == turn.VERDICT_DIFFERS and "a reply to turn 1 alone" in turn.why and turn.compared_tokens == turn.computed_tokens == 0, turn
+    parley.close(c)
+
+
 def uploaded(parley, c):
     """A stream with a few records a message is answered as one message; what is no such stream is refused."""
     stub, request = parley.conversations, conversations.ConversationsVerifyRequest
@@ -790,6 +805,7 @@ def main():
             n_members = every_member(parley, program, export, folder)
             told_by_chain(parley, program, export, folder, constrained)
             foreign(parley, program, folder)
+            withdrawn(parley)
             with_nul(parley, program, folder)
             made_up(parley, program, folder)
             long(parley, program, model, folder)
