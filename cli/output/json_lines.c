@@ -30,6 +30,32 @@ static enum status json_lines_grow(struct json_lines *l, struct error *err)
     return STATUS_OK;
 }
 
+/* Behind the string that begins at text[at]. */
+static size_t json_lines_pass_string(const struct json_lines *l, size_t at)
+{
+    for (at++; at < l->len && l->text[at] != '"'; at++)
+        at += l->text[at] == '\\';
+    return at + 1;
+}
+
+/* How many values the line has, if it is JSON. In memory each is larger than its text. */
+static size_t json_lines_n_values(const struct json_lines *l)
+{
+    size_t n = 1;
+    char before = '\0'; /* outside of strings and white space */
+
+    for (size_t at = 0; at < l->len;) {
+        const char c = l->text[at];
+
+        at = c == '"' ? json_lines_pass_string(l, at) : at + 1;
+        n += c == ',' || c == '[' || c == '{';
+        n -= (c == ']' && before == '[') || (c == '}' && before == '{'); /* it is empty */
+        if (strchr(" \t\r\n", c) == NULL)
+            before = c;
+    }
+    return n;
+}
+
 static enum status json_lines_read(struct json_lines *l, struct error *err)
 {
     int c = 0;
@@ -41,8 +67,12 @@ static enum status json_lines_read(struct json_lines *l, struct error *err)
             return err->status;
         l->text[l->len++] = (char)c;
     }
-    return c == EOF && ferror(l->in) != 0 ? error_set(err, STATUS_UNKNOWN, "%s", strerror(errno))
-                                          : STATUS_OK;
+    if (c == EOF && ferror(l->in) != 0)
+        return error_set(err, STATUS_UNKNOWN, "%s", strerror(errno));
+    if (json_lines_n_values(l) > JSON_LINE_MAX_VALUES)
+        return error_set(err, STATUS_INVALID, "a line may have at most %d values, it has more",
+                         JSON_LINE_MAX_VALUES);
+    return STATUS_OK;
 }
 
 /* Behind the marks of byte order and the white space at the begin of the line. */

@@ -12,6 +12,8 @@
 
 /* The most bytes of a line: one alone is in memory, so that a file may have any size. */
 enum { JSON_LINE_MAX_BYTES = 256 << 20 };
+/* The most values of a line: an empty object, of two bytes, takes some 240 in memory. */
+enum { JSON_LINE_MAX_VALUES = 4 << 20 };
 
 struct json_lines {
     FILE *in;      /* borrowed */
@@ -21,7 +23,7 @@ struct json_lines {
 };
 
 /* Reads the next line, with jansson's flags. *out is NULL behind the last one; the caller owns it.
- * INVALID for a line that is too long or no JSON, UNKNOWN where in cannot be read. */
+ * INVALID for a line that is too large or no JSON, UNKNOWN where in cannot be read. */
 enum status json_lines_next(struct json_lines *l, json_t **out, size_t flags,
                             struct error *err) MUST_CHECK;
 void json_lines_deinit(struct json_lines *l); /* l may be zeroed */

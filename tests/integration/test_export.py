@@ -106,15 +106,17 @@ def many_turns(parley, program, key):
 
 
 def endless(parley, program, key, path):
-    """A line has a bound, so that no file takes all memory."""
-    with open(path, "w") as f:
-        f.truncate(1 << 30)
+    """A line has a bound of its bytes and of its values, so that no file takes all memory."""
     env = {**os.environ, "PARLEY_API_KEY": key}
-    with open(path) as f:
-        done = children.run([program, "conversations", "import", "--server", parley.address], stdin=f, stderr=-1, text=True, env=env)
-    assert done.returncode == 1 and "line 1 of stdin: a line may have at most 256 MiB" in done.stderr, done
-    done = children.run([program, "verify", path], stderr=-1, text=True)
-    assert done.returncode == 2 and "line 1: a line may have at most 256 MiB" in done.stderr, done
+    for n, text, says in (1 << 30, "", "256 MiB"), (0, "[" + "{}," * (4 << 20) + "{}]", "4194304 values"):
+        with open(path, "w") as f:
+            f.write(text)
+            f.truncate(n or len(text))
+        with open(path) as f:
+            done = children.run([program, "conversations", "import", "--server", parley.address], stdin=f, stderr=-1, text=True, env=env)
+        assert done.returncode == 1 and f"line 1 of stdin: a line may have at most {says}" in done.stderr, done
+        done = children.run([program, "verify", path], stderr=-1, text=True)
+        assert done.returncode == 2 and f"line 1: a line may have at most {says}" in done.stderr, done
     os.unlink(path)
 
 
