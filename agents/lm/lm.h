@@ -81,7 +81,7 @@ struct lm {
         *rank; /* scores a query with a document; NULL: the file has none, or does not rank */
     const char *rank_text; /* [rank_text_len] their template; NULL: one follows the other */
     size_t rank_text_len;
-    int32_t rank_pad; /* ids of this one at the end of such a pair are left out; -1: of none */
+    int32_t rank_pad;       /* ids of this one at the end of a pair are left out; -1: of none */
     struct buf rank_prompt; /* rank_text, where a chat template has made it */
     bool is_label_prompt;   /* rank_text is that of no hashed file: the folder's label chose it */
     char version[65];

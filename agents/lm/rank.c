@@ -76,13 +76,21 @@ static enum status rank_find_yes(bool *out, const struct lm *m, struct error *er
     return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
 
+static enum status rank_read_pad(struct lm *m, struct error *err)
+{
+    uint64_t pad = UINT64_MAX;
+    enum status rc = gguf_get_u64(m->gguf, "parley.rank.pad_token_id", &pad, err);
+
+    m->rank_pad = pad <= INT32_MAX ? (int32_t)pad : -1;
+    return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
+}
+
 /* A template that the options name is before what the file has. */
 static enum status rank_read_text(struct lm *m, struct error *err)
 {
     const char *own = NULL;
     size_t len = 0;
     bool is_yes = false;
-    uint64_t pad = UINT64_MAX;
     enum status rc = rank_read_chat_template(m, m->named_template.data, m->named_template.len, err);
 
     if (rc == STATUS_NOT_FOUND)
@@ -98,10 +106,7 @@ static enum status rank_read_text(struct lm *m, struct error *err)
         m->rank_text = usual_text;
         m->rank_text_len = sizeof(usual_text) - 1;
         rc = gguf_get_bool(m->gguf, "parley.rank.is_label_prompt", &m->is_label_prompt, err);
-    } else if (rc == STATUS_OK) {
-        rc = gguf_get_u64(m->gguf, "parley.rank.pad_token_id", &pad, err);
     }
-    m->rank_pad = pad <= INT32_MAX ? (int32_t)pad : -1;
     return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
 
@@ -117,7 +122,10 @@ enum status lm_rank_open(struct lm *m, struct error *err)
     if (rc != STATUS_OK || pooling != FILE_RANKS)
         return rc == STATUS_NOT_FOUND || rc == STATUS_OK ? STATUS_OK : rc;
     rc = head_open(&m->rank, m->gguf, &config, err);
-    return rc != STATUS_OK || m->rank == NULL ? rc : rank_read_text(m, err);
+    if (rc != STATUS_OK || m->rank == NULL)
+        return rc;
+    rc = rank_read_pad(m, err);
+    return rc == STATUS_OK ? rank_read_text(m, err) : rc;
 }
 
 struct rank_prompt {
@@ -240,12 +248,10 @@ enum status lm_rank_render(const struct lm *m, struct text query, struct text do
                            struct buf *ids, struct error *err)
 {
     const size_t before = ids->len;
-    enum status rc;
+    enum status rc = m->rank_text != NULL ? rank_render_prompt(m, query, document, ids, err)
+                                          : rank_append(m, query, ids, err);
 
-    if (m->rank_text != NULL)
-        return rank_render_prompt(m, query, document, ids, err);
-    rc = rank_append(m, query, ids, err);
-    if (rc == STATUS_OK)
+    if (rc == STATUS_OK && m->rank_text == NULL)
         rc = rank_append(m, document, ids, err);
     if (rc == STATUS_OK)
         rank_trim(m, ids, before);

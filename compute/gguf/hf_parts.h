@@ -277,8 +277,8 @@ enum status hf_ranker_read(struct hf_model *m, const json_t *config, const json_
                            struct error *err) MUST_CHECK;
 /* Writes that the score of a language model that ranks is that of "yes", where logits make it or
  * config.json, the folder's name or its card (README.md, "" for none) says that it was; and where
- * it is one of the last two, which are no part of the model's hash, that it is. Of others the token
- * that pads. */
+ * it is one of the last two, which are no part of the model's hash, that it is. Of a classifier the
+ * token that pads, too. */
 void hf_ranker_write(const struct hf_model *m, struct hf_keys *keys, const json_t *config,
                      const char *name, const char *card);
 

@@ -66,7 +66,7 @@ static void write_pad(struct hf_keys *keys, const json_t *config)
 {
     const json_t *id = json_object_get(config, "pad_token_id");
 
-    if (json_is_integer(id) && json_integer_value(id) >= 0)
+    if (hf_ranks(config) && json_is_integer(id) && json_integer_value(id) >= 0)
         hf_key_u64(keys, "parley.rank.pad_token_id", (uint64_t)json_integer_value(id));
 }
 
@@ -86,11 +86,10 @@ void hf_ranker_write(const struct hf_model *m, struct hf_keys *keys, const json_
 
     if (!m->is_ranker)
         return;
+    write_pad(keys, config);
     is_told = !hf_ranks(config) || config_says_judge(config);
-    if (!is_told && !label_says_judge(name, card)) {
-        write_pad(keys, config);
+    if (!is_told && !label_says_judge(name, card))
         return;
-    }
     if (!is_told)
         hf_key_bool(keys, "parley.rank.is_label_prompt", true);
     hf_key_texts(keys, ".classifier.output_labels", 1);

@@ -155,6 +155,8 @@ class Bench:
                  ("rendered", classifier, {"chat_template.jinja": PAIR_TEMPLATE}, None, {}),
                  ("opened", classifier, {"chat_template.jinja": PAIR_TEMPLATE, "sentence_bert_config.json": {
                      "processing_kwargs": {"chat_template": {"add_generation_prompt": True}}}}, None, {}),
+                 ("rendered_padded", classifier, {"chat_template.jinja": PAIR_TEMPLATE + "<|endoftext|>" * 2, "README.md": "# Qwen3-Reranker"}, None,
+                  {"pad_token_id": 256}),
                  ("logits", "Qwen3ForCausalLM", {"1_LogitScore/config.json": {"true_token_id": yes, "false_token_id": no}}, None, {}),
                  ("embedder_folder", "Qwen3Model", {"1_Pooling/config.json": {"pooling_mode": "lasttoken"}}, "<|endoftext|>", {}))
         for name, architecture, more, appended, notes in cases:
@@ -284,7 +286,7 @@ def library_ids(bench, name, query, document):
         return ids[:-1] if name == "classifier_padded" else ids  # transformers scores it by the last token that does not pad
     pair = [{"role": "query", "content": query}, {"role": "document", "content": document}]
     prompt = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(PAIR_TEMPLATE).render(messages=pair, add_generation_prompt=name == "opened") \
-        if name in ("rendered", "opened") else PROMPT.replace("\1", query).replace("\2", document)
+        if name in ("rendered", "rendered_padded", "opened") else PROMPT.replace("\1", query).replace("\2", document)
     return bench.tokenizers[name].encode(prompt, add_special_tokens=False).ids
 
 
