@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PPO and SAC beside PyPI's stable-baselines3, on the same environment in one run, in turns: the steps and the processor's seconds until
 CartPole-v1's mean return of 100 episodes is 475 (PPO), and the mean return of 20 episodes without exploration after as many steps of
-Pendulum-v1 by the same settings (SAC).
+Pendulum-v1 by the same settings (SAC). Beside them the seconds by the clock: where others use the processors, they are what one waits.
 
     baselines.py BUILD [--seeds 1 2 3] [--steps 3500] [ppo] [sac]      (by a Python with torch 2, stable-baselines3 and grpcio; see baselines.sh)"""
 import argparse
@@ -12,6 +12,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path = [folder for folder in sys.path if os.path.abspath(folder) != HERE]  # which has a gym.py of another kind
@@ -52,34 +53,38 @@ print(steps, evaluate_policy(model, env, 20)[0])
 
 
 def measured(command, **more):
-    """Returns what a command printed, and the processor's seconds that it and its processes took."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    """Returns what a command printed, the processor's seconds that it and its processes took, and the seconds by the clock."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, **more)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:
         raise SystemExit(f"{command}: {done.stderr[-2000:]}")
-    return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.monotonic() - began
 
 
 def theirs(program, seed, steps):
-    done, seconds = measured([sys.executable, "-c", program, str(seed), str(steps)])
+    done, *seconds = measured([sys.executable, "-c", program, str(seed), str(steps)])
     n, value = done.stdout.split()[-2:]
-    return int(n), float(value), seconds
+    return int(n), float(value), *seconds
 
 
 def our_ppo(build, seed):
-    done, seconds = measured([sys.executable, f"{EXAMPLES}/train.py", "ppo", "--parleyd", f"{build}/parleyd", "--seed", str(seed), "--steps", str(MOST_STEPS)])
+    done, *seconds = measured([sys.executable, f"{EXAMPLES}/train.py", "ppo", "--parleyd", f"{build}/parleyd", "--seed", str(seed), "--steps", str(MOST_STEPS)])
     last = re.findall(r"([\d,]+) steps +\d+ episodes +\d+ updates +return +(-?[\d.]+)", done.stderr)[-1]
-    return int(last[0].replace(",", "")), float(last[1]), seconds
+    return int(last[0].replace(",", "")), float(last[1]), *seconds
 
 
 def our_sac(build, seeds, steps, folder):
     """All seeds in one pass; the seconds are divided among them."""
     path = os.path.join(folder, "sac.json")
-    _, seconds = measured([sys.executable, f"{EXAMPLES}/algorithms/train.py", "sac", "--parleyd", f"{build}/parleyd", "--seeds", *map(str, seeds), "--steps", str(steps),
+    _, *seconds = measured([sys.executable, f"{EXAMPLES}/algorithms/train.py", "sac", "--parleyd", f"{build}/parleyd", "--seeds", *map(str, seeds), "--steps", str(steps),
                            "--json", path])
     with open(path) as f:
-        return json.load(f)["scores"], seconds / len(seeds)
+        return [(steps, score, *(s / len(seeds) for s in seconds)) for score in json.load(f)["scores"]]
+
+
+def tell(what, who, steps, value, processor, clock):
+    print(f"{what} {who:17} {steps:8} {value:8.1f} {processor:12.1f} {clock:10.1f}", flush=True)
 
 
 def main():
@@ -93,18 +98,17 @@ def main():
     import torch
 
     print(f"stable-baselines3 {stable_baselines3.__version__}, torch {torch.__version__}; seeds {o.seeds}")
-    print(f"{'':28} {'steps':>8} {'return':>8} {'processor s':>12}")
+    print(f"{'':30} {'steps':>8} {'return':>8} {'processor s':>12} {'clock s':>10}", flush=True)
     if "ppo" in o.which:
         for seed in o.seeds:
-            for who, found in ("stable-baselines3", theirs(PPO, seed, 100_000)), ("parley", our_ppo(o.build, seed)):
-                print(f"PPO CartPole {who:17} {found[0]:8} {found[1]:8.1f} {found[2]:10.1f}", flush=True)
+            tell("PPO CartPole", "stable-baselines3", *theirs(PPO, seed, 100_000))
+            tell("PPO CartPole", "parley", *our_ppo(o.build, seed))
     if "sac" in o.which:
         with tempfile.TemporaryDirectory() as folder:
-            scores, seconds = our_sac(o.build, o.seeds, o.steps, folder)
-        for seed, score in zip(o.seeds, scores, strict=True):
-            found = theirs(SAC, seed, o.steps)
-            print(f"SAC Pendulum stable-baselines3 {found[0]:7} {found[1]:8.1f} {found[2]:10.1f}")
-            print(f"SAC Pendulum {'parley':17} {o.steps:8} {score:8.1f} {seconds:10.1f}", flush=True)
+            for found in our_sac(o.build, o.seeds, o.steps, folder):
+                tell("SAC Pendulum", "parley", *found)
+        for seed in o.seeds:
+            tell("SAC Pendulum", "stable-baselines3", *theirs(SAC, seed, o.steps))
 
 
 if __name__ == "__main__":
