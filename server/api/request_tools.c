@@ -397,7 +397,10 @@ static enum status choose_mode(struct offered_tools *t, const char *mode, const 
     static const struct {
         const char *name;
         enum tools_choice choice;
-    } modes[] = {{"auto", TOOLS_AUTO}, {"none", TOOLS_NONE}, {"required", TOOLS_REQUIRED}};
+    } modes[] = {{"any", TOOLS_REQUIRED}, /* Mistral's name */
+                 {"auto", TOOLS_AUTO},
+                 {"none", TOOLS_NONE},
+                 {"required", TOOLS_REQUIRED}};
 
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
         if (strcmp(modes[i].name, mode) == 0) {

@@ -101,7 +101,7 @@ def forced(parley):
         assert said.choices[0].message.tool_calls[0].function.name == "now", said
     # A tool that is named is called once; so is any by a model that was never taught calls. A format beside it is of a text that does not come.
     one_format = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": {"type": "array"}}}
-    for choice, more in ((NAMED, {}), ("required", {}), (NAMED, {"response_format": one_format}), ("required", {"response_format": {"type": "json_object"}})):
+    for choice, more in ((NAMED, {}), ("required", {}), ("any", {}), (NAMED, {"response_format": one_format}), ("required", {"response_format": {"type": "json_object"}})):
         said = create(model="tiny", messages=ASK, tools=[WEATHER], tool_choice=choice, temperature=0, **more).choices[0]
         assert said.finish_reason == "tool_calls" and len(said.message.tool_calls) == 1 and said.message.content is None, (choice, more, said)
         check_arguments(said.message.tool_calls[0].function.arguments)
