@@ -36,7 +36,7 @@
 
 enum {
     ERROR_MAX_BYTES = 4096,
-    ROUTES_LIST_BYTES = 512,
+    ROUTES_LIST_BYTES = ERROR_TEXT_MAX - 112, /* the path, and what stands around both */
     FILE_HEADERS_BYTES = 1024,
     PATH_LOGGED_BYTES = 272,
     LINGER_MS = 2000,

@@ -126,10 +126,21 @@ def bases(parley):
     assert ask(parley, "/v1/completions", b'{"prompt": "hello"}')[2] != ask(parley, "/completions", b'{"prompt": "hello"}')[2]
 
 
+def kserve(parley):
+    """KServe's HTTP is not served, which its clients can read; other paths of /v2 are."""
+    for path, body in ("/v2", None), ("/v2/health/ready", None), ("/v2/models/echo/infer", b"{}"), ("/v2/embed", b"{}"):
+        status, _, said = ask(parley, path, body)
+        assert status == 501 and json.loads(said)["error"].startswith(path + " is not served") and "gRPC" in json.loads(said)["error"], (path, status, said)
+    assert ask(parley, "/v2/rerank", b"{}")[0] == 400
+    said = json.loads(ask(parley, "/" + "x" * 200)[2])["error"]["message"]
+    for path in said.split("there are: ")[1].split(", "):  # none is cut
+        assert b"there is no '" not in ask(parley, path)[2], (path, said)
+
+
 def main():
     parleyd = sys.argv[1]
     with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--max-message-bytes", str(LIMIT), "--log-level", "debug") as parley:
-        for test in (compressed_requests, bombs, compressed_answers, request_ids, lingering, slashes, bases):
+        for test in (compressed_requests, bombs, compressed_answers, request_ids, lingering, slashes, bases, kserve):
             test(parley)
             print(f"{test.__name__}: good", flush=True)
 
