@@ -843,8 +843,6 @@ void generation_write_running_usage(const struct generation *g, struct json_writ
 {
     if (g->request->continuous_usage)
         generation_write_usage(g, w);
-    else if (g->request->include_usage)
-        json_write_null(w, "usage");
 }
 
 void generation_write_id(const struct generation *g, struct json_writer *w)

@@ -160,7 +160,7 @@ void generation_end_event(struct json_writer *w);
 void generation_end_chunks(const struct generation *g, const char *object, struct json_writer *w);
 /* Writes the member "usage". */
 void generation_write_usage(const struct generation *g, struct json_writer *w);
-/* Writes the member "usage" of a chunk, if the request wants usage. */
+/* Writes the member "usage" of a chunk, if the request wants it in each. */
 void generation_write_running_usage(const struct generation *g, struct json_writer *w);
 /* Writes the line of an event's id, if the request has a key. */
 void generation_write_id(const struct generation *g, struct json_writer *w);
