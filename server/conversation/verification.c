@@ -35,6 +35,8 @@
  * 4 ms. */
 enum { VERIFICATION_SLICE_BYTES = 128 << 10, VERIFICATION_HASHED_BYTES = 1 << 20 };
 
+enum { VERIFIED_WHY_CHARS = 320 };
+
 enum verification_doing {
     VERIFICATION_APPLIES,  /* no turn is in flight */
     VERIFICATION_COMPARES, /* the turn runs again */
@@ -89,12 +91,16 @@ __attribute__((format(printf, 3, 4))) static void
 verification_judge(struct verification *v, enum verdict verdict, const char *format, ...)
 {
     struct verified_turn *t = verification_turn(v);
+    char why[VERIFIED_WHY_CHARS];
     va_list args;
 
-    t->verdict = verdict;
     va_start(args, format);
-    (void)vsnprintf(t->why, sizeof(t->why), format, args); /* a longer one is cut */
+    (void)vsnprintf(why, sizeof(why), format, args); /* a longer one is cut */
     va_end(args);
+    t->verdict = verdict;
+    t->why = arena_strndup(&v->results, why, strlen(why));
+    if (t->why == NULL)
+        t->why = "there is no memory for the reason";
 }
 
 /* Whether the record says that the reply was ended from outside: it is a beginning of the reply. */
@@ -508,8 +514,8 @@ static enum status verification_add_turn(struct verification *v, uint32_t turn, 
         v->turns = grown;
         v->cap_turns = cap;
     }
-    v->turns[v->n_turns++] =
-        (struct verified_turn){.record = v->n_at, .turn = turn, .verdict = VERDICT_SKIPPED};
+    v->turns[v->n_turns++] = (struct verified_turn){
+        .record = v->n_at, .turn = turn, .verdict = VERDICT_SKIPPED, .why = ""};
     return STATUS_OK;
 }
 

@@ -19,8 +19,6 @@ enum verdict {
     VERDICT_SKIPPED,   /* it was not asked for */
 };
 
-enum { VERIFIED_WHY_CHARS = 320 };
-
 /* The first token of a reply that was computed otherwise. */
 struct verified_difference {
     bool has_tokens;               /* the members below are known */
@@ -42,7 +40,7 @@ struct verified_turn {
     uint32_t n_tokens;   /* of the recorded reply */
     uint32_t n_compared; /* of these, the tokens that were computed again and are the same */
     enum verdict verdict;
-    char why[VERIFIED_WHY_CHARS]; /* unless VERDICT_SAME or VERDICT_SKIPPED */
+    const char *why; /* "" of VERDICT_SAME and VERDICT_SKIPPED */
     struct verified_difference difference;
     struct completed_turn *recorded; /* the turn as it was recorded; NULL: it could not be read */
     /* With changes. */

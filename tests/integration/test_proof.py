@@ -731,11 +731,13 @@ def long(parley, program, model, folder):
     records = [json_format.ParseDict(line["record"], conversations.ConversationRecord()).SerializeToString() for line in large]
     answer = parley.conversations.VerifyUpload(conversations.ConversationsVerifyRequest(records=[r]) for r in records)
     assert answer.chain_problem == "" and answer.turns[0].verdict == answer.turns[0].VERDICT_DIFFERS, answer.chain_problem
-    try:
-        parley.conversations.VerifyUpload(conversations.ConversationsVerifyRequest(records=[records[1]]) for _ in range(86))
-        raise SystemExit("taken: more than 256 MiB")
-    except grpc.RpcError as e:
-        assert e.code().name == "OUT_OF_RANGE" and "256 MiB" in e.details(), e
+    short = json_format.ParseDict(rewound, conversations.ConversationRecord()).SerializeToString()
+    for parts, says in ([records[1:2]] * 86, "256 MiB"), ([[short] * 16384] * 17, "are more than 262144"):
+        try:
+            parley.conversations.VerifyUpload(conversations.ConversationsVerifyRequest(records=part) for part in parts)
+            raise SystemExit(f"taken: {says}")
+        except grpc.RpcError as e:
+            assert e.code().name == "OUT_OF_RANGE" and says in e.details(), e
     parley.close(c)
 
 

@@ -24,6 +24,8 @@
 /* The most bytes of the records of one stream. The answer is made and written at once: others wait
  * for a ms or two for each of its MiB. */
 #define VERIFY_UPLOAD_MAX_BYTES ((size_t)256 << 20)
+/* The most records of one stream: their answer takes as long, and each has a KiB of memory. */
+enum { VERIFY_UPLOAD_MAX_RECORDS = 1 << 18 };
 
 struct verify_call {
     struct call *call;
@@ -405,6 +407,21 @@ static void verify_conversation(struct call *call,
 
 /* --- records in several messages --- */
 
+/* Whether the stream may have these records, too. */
+static enum status verify_upload_check(const struct verify_call *v, size_t n, size_t size_bytes,
+                                       struct error *err)
+{
+    if (v->sent_bytes + size_bytes > VERIFY_UPLOAD_MAX_BYTES)
+        (void)error_field(err, "records", "have more than %zu MiB, which is the most",
+                          VERIFY_UPLOAD_MAX_BYTES >> 20);
+    else if (v->n_sent + n > VERIFY_UPLOAD_MAX_RECORDS)
+        (void)error_field(err, "records", "are more than %d, which is the most",
+                          VERIFY_UPLOAD_MAX_RECORDS);
+    else
+        return STATUS_OK;
+    return err->status = STATUS_RANGE;
+}
+
 static enum status verify_upload_take(struct verify_call *v,
                                       const Parley__V1__ConversationsVerifyRequest *m,
                                       struct error *err)
@@ -420,11 +437,8 @@ static enum status verify_upload_take(struct verify_call *v,
         return err->status;
     for (size_t i = 0; i < m->n_records; i++)
         size += m->records[i].len;
-    if (v->sent_bytes + size > VERIFY_UPLOAD_MAX_BYTES) {
-        (void)error_field(err, "records", "have more than %zu MiB, which is the most",
-                          VERIFY_UPLOAD_MAX_BYTES >> 20);
-        return err->status = STATUS_RANGE;
-    }
+    if (verify_upload_check(v, m->n_records, size, err) != STATUS_OK)
+        return err->status;
     if (shared_limit_take(verified, principal, size, err) != STATUS_OK)
         return err->status;
     v->sent_bytes += size;
