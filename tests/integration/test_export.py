@@ -47,7 +47,7 @@ def told(line):
 def talk(anna):
     """Two conversations, the newest last: turns of each kind, options, a rewind."""
     r = conversations.ConversationsOpenRequest(model="tiny", system="You are brief. \u00e9\n", ttl_ms=7200000, metadata={"who": "anna"})
-    r.sampling.temperature, r.sampling.top_k, r.sampling.stop[:] = 0.5, 7, ["never said"]
+    r.sampling.temperature, r.sampling.top_k, r.sampling.seed, r.sampling.stop[:] = 0.5, 7, (1 << 64) - 3, ["never said"]
     r.sampling.logit_bias[3] = -2
     r.limits.max_turns = 9
     first = anna.Open(r).conversation

@@ -1,5 +1,6 @@
 #include "client/cli/output/message_json.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,6 +24,13 @@ static json_t *enum_json(const ProtobufCFieldDescriptor *field, int value)
     return json_string(enum_word(word, field->descriptor, value));
 }
 
+/* JSON's integers have a sign here: a greater number is a text, as in protobuf's mapping each is.
+ */
+static json_t *unsigned_json(uint64_t value)
+{
+    return value > INT64_MAX ? json_sprintf("%" PRIu64, value) : json_integer((json_int_t)value);
+}
+
 /* NULL for a message that is not set. */
 static json_t *value_json(const ProtobufCFieldDescriptor *field, const void *at)
 {
@@ -40,7 +48,7 @@ static json_t *value_json(const ProtobufCFieldDescriptor *field, const void *at)
         return json_integer(*(const uint32_t *)at);
     case PROTOBUF_C_TYPE_UINT64:
     case PROTOBUF_C_TYPE_FIXED64:
-        return json_integer((json_int_t) * (const uint64_t *)at);
+        return unsigned_json(*(const uint64_t *)at);
     case PROTOBUF_C_TYPE_FLOAT:
         return json_real((double)*(const float *)at);
     case PROTOBUF_C_TYPE_DOUBLE:

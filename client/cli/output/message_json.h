@@ -7,7 +7,8 @@
 #include <stdbool.h>
 
 /* Numbers, texts and lists are included even when zero or empty; messages, and members of a oneof,
- * only where they are set; maps are objects. The caller owns the result. */
+ * only where they are set; maps are objects; a number of 64 bits beyond INT64_MAX is a text. The
+ * caller owns the result. */
 json_t *message_json(const ProtobufCMessage *message);
 
 /* Whether both say the same. A number is its value: some programs write 1 where they read 1.0. */
