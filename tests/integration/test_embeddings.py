@@ -68,6 +68,7 @@ def shapes(parley):
     assert np.array_equal(values(parley, ids[1]), alone[1:2])
     assert np.array_equal(values(parley, ids), alone)
     bare = post(parley, "/v1/embeddings", {"input": TEXTS[0]})  # the default model, and floats
+    assert bare["id"].startswith("embd-") and len(bare["id"]) == 21 and bare["id"] != post(parley, "/v1/embeddings", {"input": TEXTS[0]})["id"]
     assert np.array_equal(np.array(bare["data"][0]["embedding"], np.float32), alone[0])
 
 

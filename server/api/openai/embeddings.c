@@ -1,6 +1,7 @@
 /* POST /v1/embeddings. */
 #include <string.h>
 
+#include "base/env.h"
 #include "server/access/access.h"
 #include "server/api/embedding_request.h"
 #include "server/api/known_fields.h"
@@ -47,8 +48,12 @@ static enum status embeddings_check_format(const char *format, struct error *err
 static void embeddings_write(const struct embedding_answer *a, struct json_writer *w)
 {
     const size_t width = embeddings_width(a->embeddings);
+    const struct server *server = exchange_server(a->exchange);
+    unsigned long long id;
 
+    server->env->random(server->env->self, &id, sizeof(id));
     json_begin_object(w, NULL);
+    json_write_format(w, "id", "embd-%016llx", id);
     json_write_text(w, "object", "list");
     json_write_text(w, "model", a->model->name);
     json_begin_array(w, "data");
