@@ -9,7 +9,11 @@
 #include "agents/constraint/guard_parts.h"
 #include "agents/constraint/json_value.h"
 
-enum { MAX_UNIQUE = 64, N_CLASSES = 6 };
+enum {
+    MAX_UNIQUE = 64,
+    N_CLASSES = 6,
+    CLASSES_PART = 4, /* of the work: one part of so many may go into classes */
+};
 
 bool guard_size(struct guard *g, json_t *out, const json_t *s, const char *name, json_int_t most)
 {
@@ -242,8 +246,9 @@ static unsigned types_of_walked(struct guard *g, const json_t *walked)
  * NULL with an error in g. */
 static json_t *walk_classes(struct guard *g, const json_t *items, bool is_string)
 {
-    static const char *const of_strings[] = {"^[A-Ea-e]", "^[F-Lf-l]", "^[M-Rm-r]",
-                                             "^[S-Zs-z]", "^[0-9]",    "^(?![A-Za-z0-9])"};
+    static const char *const of_strings[] = {"^[A-Ea-e][^]*$", "^[F-Lf-l][^]*$",
+                                             "^[M-Rm-r][^]*$", "^[S-Zs-z][^]*$",
+                                             "^[0-9][^]*$",    "^(?![A-Za-z0-9])[^]*$"};
     static const double bounds[] = {0, 10, 100, 1000, 1e6};
     json_t *classes = json_array();
 
@@ -267,6 +272,21 @@ static json_t *walk_classes(struct guard *g, const json_t *items, bool is_string
     return classes != NULL || g->err->status != STATUS_OK ? classes : guard_no_memory(g);
 }
 
+/* The same with a part of the work that is left: NULL without an error where that is too little, or
+ * a part cannot be enforced. */
+static json_t *walk_cheap_classes(struct guard *g, const json_t *items, bool is_string)
+{
+    const size_t kept = g->work - g->work / CLASSES_PART;
+    json_t *classes;
+
+    g->work -= kept;
+    classes = walk_classes(g, items, is_string);
+    g->work += kept;
+    if (classes == NULL && g->err->status == STATUS_INVALID)
+        *g->err = (struct error){0};
+    return classes;
+}
+
 /* Items of any number of values: at most one of each part of them, or one. */
 static bool walk_few(struct guard *g, json_t *out, const json_t *items)
 {
@@ -274,7 +294,7 @@ static bool walk_few(struct guard *g, json_t *out, const json_t *items)
     const bool is_string = types == TYPE_STRING,
                is_number = types == TYPE_NUMBER || types == TYPE_INTEGER;
     const json_int_t least = size_in(out, "min_items", 0);
-    json_t *classes = is_string || is_number ? walk_classes(g, items, is_string) : NULL;
+    json_t *classes = is_string || is_number ? walk_cheap_classes(g, items, is_string) : NULL;
     size_t n = classes != NULL ? json_array_size(classes) : 1;
 
     if (g->err->status != STATUS_OK)
@@ -312,6 +332,17 @@ static bool walk_unique(struct guard *g, json_t *out, const json_t *items)
     if (size_in(out, "max_items", MAX_UNIQUE) > (json_int_t)json_array_size(values))
         (void)json_object_del(out, "max_items"); /* it may be missing */
     return true;
+}
+
+/* No item twice, beside contains: a strict schema gets one item. */
+static bool walk_one(struct guard *g, json_t *out)
+{
+    if (size_in(out, "max_items", 2) <= 1)
+        return true;
+    if (!g->strict || size_in(out, "min_items", 0) > 1)
+        return guard_leave_out(g, "uniqueItems", "cannot be enforced together with contains");
+    return json_object_set_new(out, "max_items", json_integer(1)) == 0 ||
+           guard_no_memory(g) != NULL;
 }
 
 /* Bounds that its items cannot have, and the items beyond. */
@@ -385,11 +416,7 @@ bool guard_array(struct guard *g, json_t *out, const json_t *s, bool *ret_is_nev
         (void)json_object_del(out, "prefix");
     if (is_walked && json_is_true(json_object_get(s, "uniqueItems")) &&
         (!is_closed || json_array_size(prefix) > 1))
-        is_walked = c.schema == NULL
-                        ? walk_unique(g, out, items)
-                        : size_in(out, "max_items", 2) <= 1 ||
-                              guard_leave_out(g, "uniqueItems",
-                                              "cannot be enforced together with contains");
+        is_walked = c.schema == NULL ? walk_unique(g, out, items) : walk_one(g, out);
     return is_walked &&
            close_array(g, out, json_object_get(out, "prefix"), is_closed, ret_is_never);
 }

@@ -53,6 +53,8 @@ void *guard_fail(struct guard *g, const char *keyword, const char *why); /* NULL
 void *guard_no_memory(struct guard *g);                                  /* NULL */
 /* A keyword that cannot be enforced. True where it may be left out. */
 bool guard_leave_out(struct guard *g, const char *keyword, const char *why);
+/* Takes back what was left out since the list had so many bytes. */
+void guard_take_back(struct guard *g, size_t len);
 /* No value matches, and why. */
 json_t *guard_never(struct guard *g, const char *keyword, const char *why);
 size_t guard_path_push(struct guard *g, const char *name);

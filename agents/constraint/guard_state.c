@@ -53,6 +53,14 @@ bool guard_leave_out(struct guard *g, const char *keyword, const char *why)
     return true;
 }
 
+void guard_take_back(struct guard *g, size_t len)
+{
+    if (len < g->left_out->len) { /* else it may have no data */
+        g->left_out->len = len;
+        g->left_out->data[len] = '\0';
+    }
+}
+
 json_t *guard_never(struct guard *g, const char *keyword, const char *why)
 {
     const char *mark, *path = path_end(g, &mark);

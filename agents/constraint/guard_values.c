@@ -18,6 +18,8 @@ enum {
     HEAD_REACH = 32,          /* characters behind a head that its automaton has, too */
     LONG_TAIL = 512,          /* characters; shorter strings have automata that count them all */
     HEAD_SLACK = 16,          /* characters of a head beyond its shortest one */
+    NARROW_SLACK = 32,        /* characters of a string beyond its shortest one */
+    NARROW_PART = 4,          /* of the work: one part of so many is left for fewer strings */
     MAX_NOT = 256,
     MAX_REPLY = 100000000, /* characters; no context holds as many */
 };
@@ -392,14 +394,92 @@ static bool values_put_string(struct guard *g, json_t *out, const struct automat
     return put_automaton(g, out, "string", &text);
 }
 
+/* Fewer strings, with fewer states: the patterns match them whole, and they have few characters
+ * more than the shortest. rules has none of the patterns. */
+static bool try_narrow(struct guard *g, json_t *out, const json_t *s,
+                       const struct string_rules *rules, struct error *why)
+{
+    const json_t *patterns = json_object_get(s, "pattern");
+    struct string_rules r = *rules;
+    struct automaton a, text;
+    size_t shortest, longest;
+
+    for (size_t i = 0; i < json_array_size(patterns); i++) {
+        const json_t *one = json_array_get(patterns, i);
+
+        if (!json_is_string(one) ||
+            string_rules_add_whole(&r, json_string_value(one), json_string_length(one), why) !=
+                STATUS_OK)
+            return false;
+    }
+    r.least = 0;
+    r.most = SIZE_MAX;
+    if (json_object_get(s, "-notPattern") != NULL || string_rules_join(&r, &a, why) != STATUS_OK ||
+        a.n_states == 0 || automaton_lengths(&a, &shortest, &longest, why) != STATUS_OK)
+        return false;
+    r.least = rules->least;
+    shortest = shortest > r.least ? shortest : r.least;
+    r.most = rules->most < shortest + NARROW_SLACK ? rules->most : shortest + NARROW_SLACK;
+    return string_rules_join(&r, &a, why) == STATUS_OK && a.n_states > 0 &&
+           string_to_json(&text, &a, &g->work, rules->arena, why) == STATUS_OK &&
+           put_automaton(g, out, "string", &text);
+}
+
+/* What the patterns, and the rules beside them, become. */
+static bool walk_patterns(struct guard *g, json_t *out, const json_t *s, struct string_rules *r,
+                          bool *ret_is_never)
+{
+    struct automaton a;
+    bool is_left = false;
+
+    if (!add_patterns(g, r, s))
+        return false;
+    is_left = r->n_parts == 0 && r->least == 0 && r->most == SIZE_MAX;
+    if (!is_left && !g->is_trial && try_tail(g, out, r))
+        return true;
+    if (g->err->status != STATUS_OK || (!is_left && !join_rules(g, r, &a, &is_left)))
+        return false;
+    if (!is_left && a.n_states == 0) {
+        json_decref(
+            guard_never(g, "pattern", "and what stands beside it are satisfied by no string"));
+        *ret_is_never = true;
+    }
+    return is_left || a.n_states == 0 || g->is_trial || values_put_string(g, out, &a, r->arena);
+}
+
+/* The same with a part of the work that is left; where a rule cannot be enforced so, fewer
+ * strings. */
+static bool make_of_patterns(struct guard *g, json_t *out, const json_t *s, struct string_rules *r,
+                             bool *ret_is_never)
+{
+    const size_t kept = g->is_trial ? 0 : g->work / NARROW_PART, n_left_out = g->left_out->len;
+    const struct string_rules rules = *r;
+    struct error why = {0};
+    bool is_walked;
+
+    g->work -= kept;
+    is_walked = walk_patterns(g, out, s, r, ret_is_never);
+    g->work += kept;
+    if (g->is_trial ||
+        (is_walked ? g->left_out->len == n_left_out : g->err->status != STATUS_INVALID))
+        return is_walked;
+    if (!try_narrow(g, out, s, &rules, &why)) {
+        if (why.status != STATUS_OK && why.status != STATUS_UNIMPLEMENTED)
+            *g->err = why;
+        return is_walked && g->err->status == STATUS_OK;
+    }
+    *g->err = (struct error){0};
+    guard_take_back(g, n_left_out);
+    return true;
+}
+
 static bool make_string(struct guard *g, json_t *out, const json_t *s, bool *ret_is_never)
 {
     struct string_rules r;
-    struct automaton a;
     struct arena arena;
     const bool has_pattern =
         json_object_get(s, "pattern") != NULL || json_object_get(s, "-notPattern") != NULL;
-    bool is_walked, is_left = false;
+    bool is_walked;
 
     arena_init(&arena, SCRATCH_BYTES);
     string_rules_init(&r, &g->work, &arena);
@@ -409,21 +489,7 @@ static bool make_string(struct guard *g, json_t *out, const json_t *s, bool *ret
         *ret_is_never = true;
     } else if (is_walked && (r.n_parts > 0 || has_pattern || r.least > 0 || r.most < SIZE_MAX) &&
                (g->is_trial ? r.n_parts > 0 || has_pattern : !try_counted(g, out, s, &r))) {
-        is_walked = g->err->status == STATUS_OK && add_patterns(g, &r, s);
-        is_left = r.n_parts == 0 && r.least == 0 && r.most == SIZE_MAX;
-        if (is_walked && !is_left && !g->is_trial && try_tail(g, out, &r)) {
-            arena_deinit(&arena);
-            return true;
-        }
-        if (is_walked && !is_left)
-            is_walked = g->err->status == STATUS_OK && join_rules(g, &r, &a, &is_left);
-        if (is_walked && !is_left && a.n_states == 0) {
-            json_decref(
-                guard_never(g, "pattern", "and what stands beside it are satisfied by no string"));
-            *ret_is_never = true;
-        } else if (is_walked && !is_left && !g->is_trial) {
-            is_walked = values_put_string(g, out, &a, &arena);
-        }
+        is_walked = g->err->status == STATUS_OK && make_of_patterns(g, out, s, &r, ret_is_never);
     }
     arena_deinit(&arena);
     return is_walked;

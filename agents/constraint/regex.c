@@ -13,6 +13,7 @@
 enum {
     MAX_DEPTH = 32,
     MAX_REPEAT = 4096,
+    WHOLE_MORE = 32, /* repetitions of a pattern that matches whole texts, beyond the least */
     MAX_STEPS = 8 * AUTOMATON_MAX_KEY - 8, /* a bit each in a state's key */
     MAX_SYMBOLS = 1 << 14,
     WORD_RANGES = 4, /* of \w */
@@ -591,6 +592,7 @@ struct steps {
     struct step *all; /* [MAX_STEPS] */
     uint32_t n;
     bool is_full;
+    int most_more;        /* repetitions beyond the least, where they are bounded */
     bool has_edges;       /* of words */
     struct char_set word; /* then: the characters of words */
     struct char_range word_room[WORD_RANGES];
@@ -610,6 +612,8 @@ static uint32_t steps_write(struct steps *s, const struct node *node, uint32_t n
 
 static uint32_t steps_write_repeat(struct steps *s, const struct node *node, uint32_t next)
 {
+    const int most =
+        node->most - node->least > s->most_more ? node->least + s->most_more : node->most;
     uint32_t at = next;
 
     if (node->most == UNBOUNDED) {
@@ -617,7 +621,7 @@ static uint32_t steps_write_repeat(struct steps *s, const struct node *node, uin
         if (!s->is_full)
             s->all[at].next = steps_write(s, node->left, at);
     }
-    for (int i = node->least; node->most != UNBOUNDED && i < node->most && !s->is_full; i++)
+    for (int i = node->least; node->most != UNBOUNDED && i < most && !s->is_full; i++)
         at = steps_add(s, (struct step){.kind = STEP_FORK,
                                         .next = steps_write(s, node->left, at),
                                         .other = next});
@@ -924,22 +928,29 @@ static bool steps_is_end(const void *self, const void *key)
     return is_end;
 }
 
-/* The start of the text, where it is to be at the node's; a text before and behind it otherwise. */
+/* Which texts of a node are wanted. */
+struct regex_scope {
+    bool is_free_before, is_free_behind; /* they may go on there */
+    int most_more;                       /* as struct steps has it */
+};
+
 static enum status regex_automaton(struct automaton *out, struct regex_parser *p,
                                    const struct symbols *symbols, const struct node *node,
-                                   bool is_from_start)
+                                   struct regex_scope scope)
 {
     struct steps *s = arena_alloc(p->arena, 1, sizeof(*s));
     struct steps_machine self = {.steps = s};
     uint32_t match;
 
-    if (!is_from_start)
+    if (scope.is_free_before)
         node = node_join(p, NODE_BOTH, node_any_text(p), node);
-    node = node_join(p, NODE_BOTH, node, node_any_text(p));
+    if (scope.is_free_behind)
+        node = node_join(p, NODE_BOTH, node, node_any_text(p));
     if (s != NULL)
         s->all = arena_alloc(p->arena, MAX_STEPS, sizeof(*s->all));
     if (node == NULL || s == NULL || s->all == NULL)
         return error_no_memory(p->err, 0, "a regular expression");
+    s->most_more = scope.most_more;
     s->has_edges = p->has_edges;
     s->word = (struct char_set){s->word_room, 0, WORD_RANGES};
     (void)!set_of_letter('w', &s->word); /* there is room */
@@ -968,9 +979,11 @@ static enum status regex_automaton(struct automaton *out, struct regex_parser *p
                                 AUTOMATON_MAX_STATES, p->arena, p->err);
 }
 
-enum status regex_compile(struct regex *out, const char *pattern, size_t len, size_t *work,
-                          struct arena *arena, struct error *err)
+static enum status regex_make(struct regex *out, const char *pattern, size_t len, bool is_whole,
+                              size_t *work, struct arena *arena, struct error *err)
 {
+    const struct regex_scope found = {!is_whole, !is_whole, is_whole ? WHOLE_MORE : MAX_REPEAT},
+                             ahead = {false, true, MAX_REPEAT};
     struct regex_parser p = {
         .at = pattern, .end = pattern + len, .arena = arena, .err = err, .work = work};
     const struct node *all = regex_parse(&p);
@@ -984,16 +997,28 @@ enum status regex_compile(struct regex *out, const char *pattern, size_t len, si
     if (all == NULL || node_any_text(&p) == NULL ||
         (p.has_edges && node_of_set(&p, &word) == NULL) || !symbols_make(&symbols, &p))
         return err->status;
-    rc = regex_automaton(&out->parts[0].automaton, &p, &symbols, all, false);
+    rc = regex_automaton(&out->parts[0].automaton, &p, &symbols, all, found);
     out->parts[0].is_excluded = false;
     out->n_parts = 1;
     for (size_t i = 0; rc == STATUS_OK && i < p.n_ahead; i++) {
         struct regex_part *part = &out->parts[out->n_parts++];
 
         part->is_excluded = p.ahead[i].is_excluded;
-        rc = regex_automaton(&part->automaton, &p, &symbols, p.ahead[i].node, true);
+        rc = regex_automaton(&part->automaton, &p, &symbols, p.ahead[i].node, ahead);
     }
     return rc;
+}
+
+enum status regex_compile(struct regex *out, const char *pattern, size_t len, size_t *work,
+                          struct arena *arena, struct error *err)
+{
+    return regex_make(out, pattern, len, false, work, arena, err);
+}
+
+enum status regex_compile_whole(struct regex *out, const char *pattern, size_t len, size_t *work,
+                                struct arena *arena, struct error *err)
+{
+    return regex_make(out, pattern, len, true, work, arena, err);
 }
 
 /* The only part of a sequence that is not empty. */

@@ -25,6 +25,10 @@ struct regex {
  * properties of characters, too many repetitions. work: as a machine's. */
 enum status regex_compile(struct regex *out, const char *pattern, size_t len, size_t *work,
                           struct arena *arena, struct error *err) MUST_CHECK;
+/* The same of fewer texts, with fewer states: the expression matches them from their beginning to
+ * their end, and what it repeats m to n times at most 32 times more than m. */
+enum status regex_compile_whole(struct regex *out, const char *pattern, size_t len, size_t *work,
+                                struct arena *arena, struct error *err) MUST_CHECK;
 
 /* If the expression is one set of characters, repeated, between ^ and $, and ret_set has room for
  * it: that, and true. *ret_most is SIZE_MAX where there is no bound. work: as a machine's. */

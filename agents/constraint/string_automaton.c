@@ -27,18 +27,31 @@ enum status string_rules_add(struct string_rules *r, const struct automaton *a, 
     return STATUS_OK;
 }
 
-enum status string_rules_add_pattern(struct string_rules *r, const char *pattern, size_t len,
-                                     struct error *err)
+static enum status rules_add_regex(struct string_rules *r, const char *pattern, size_t len,
+                                   bool is_whole, struct error *err)
 {
     struct regex *regex = arena_alloc(r->arena, 1, sizeof(*regex));
     enum status rc;
 
     if (regex == NULL)
         return error_no_memory(err, sizeof(*regex), "a pattern");
-    rc = regex_compile(regex, pattern, len, r->work, r->arena, err);
+    rc = (is_whole ? regex_compile_whole : regex_compile)(regex, pattern, len, r->work, r->arena,
+                                                          err);
     for (size_t i = 0; rc == STATUS_OK && i < regex->n_parts; i++)
         rc = string_rules_add(r, &regex->parts[i].automaton, regex->parts[i].is_excluded, err);
     return rc;
+}
+
+enum status string_rules_add_pattern(struct string_rules *r, const char *pattern, size_t len,
+                                     struct error *err)
+{
+    return rules_add_regex(r, pattern, len, false, err);
+}
+
+enum status string_rules_add_whole(struct string_rules *r, const char *pattern, size_t len,
+                                   struct error *err)
+{
+    return rules_add_regex(r, pattern, len, true, err);
 }
 
 /* --- texts --- */

@@ -20,6 +20,9 @@ void string_rules_init(struct string_rules *r, size_t *work, struct arena *arena
 /* UNIMPLEMENTED says why the pattern has no automaton. */
 enum status string_rules_add_pattern(struct string_rules *r, const char *pattern, size_t len,
                                      struct error *err) MUST_CHECK;
+/* The texts that the pattern matches whole alone. */
+enum status string_rules_add_whole(struct string_rules *r, const char *pattern, size_t len,
+                                   struct error *err) MUST_CHECK;
 /* The texts that a pattern is found in, with its look-aheads. UNIMPLEMENTED likewise. */
 enum status string_pattern(struct automaton *out, const char *pattern, size_t len, size_t *work,
                            struct arena *arena, struct error *err) MUST_CHECK;

@@ -299,7 +299,8 @@ START_TEST(test_unenforced)
     static const struct sample rows[] = {
         {"{\"not\":{\"pattern\":\"(?<=a)b\"}}", "#/anyOf/0 not"},
         {"{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":2}", "# uniqueItems"},
-        {"{\"type\":\"object\",\"properties\":{\"a\":{\"uniqueItems\":true,\"contains\":{}}}}",
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"uniqueItems\":true,\"contains\":{},"
+         "\"minItems\":2}}}",
          "#/properties/a uniqueItems"},
         {"{\"contains\":{\"format\":\"date\"},\"maxContains\":1}", "#/maxContains not"},
         {"{\"contains\":{},\"minContains\":65}", "# minContains"},

@@ -326,6 +326,18 @@ START_TEST(test_schemas)
          "\"" A100 "\""},
         {"{\"type\":\"string\",\"pattern\":\"^(a[a-z]*|b[0-9]*)$\",\"maxLength\":600}",
          "\"b01234567890123456789\"", "\"b0a\""},
+        /* automata that would be too large: the pattern matches the whole text */
+        {"{\"type\":\"string\",\"maxLength\":256,\"pattern\":\"arn:aws(-[\\\\w]+)*:.+:.+:[0-9]{12}:"
+         ".+\"}",
+         "\"arn:aws:a:b:123456789012:c\"", "\"arn:aws:a:b:123456789012:\""},
+        {"{\"type\":\"string\",\"maxLength\":2048,\"pattern\":\"^arn:.{16,2044}$\"}",
+         "\"arn:" A20 A20 "\"", "\"arn:aaaaaaaaaaaaaaa\""},
+        {"{\"type\":\"string\",\"pattern\":\"^(?!arn:a{1,60}$)arn:.{16,2044}$\"}",
+         "\"arn:b" A20 "\"", "\"arn:" A20 A20 "\""},
+        {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\",\"pattern\":"
+         "\"^arn:.{16,2044}$\"}}",
+         "[\"arn:" A20 "\"]", "[\"arn:" A20 "\", \"arn:" A20 "\"]"},
+        {"{\"type\":\"array\",\"uniqueItems\":true,\"contains\":{\"const\":1}}", "[1]", "[1, 2]"},
         {"{\"type\":\"number\",\"exclusiveMinimum\":16}", "16.0000000000001",
          "16.00000000000000001"},
         {"{\"type\":\"number\",\"exclusiveMinimum\":0.1}", "0.11", "0.1"},
