@@ -804,7 +804,8 @@ def lives(parleyd, model, context, data):
         before = log(ann, "days", said["seq"])
         ann.send(say={"room": "days", "text": "And more.", "clientSeq": number + 1})
         seen = spoken(first_word(ann))
-    whole = [("user", f"Ann: {e['text']}") if e["fromKind"] == "ROOM_KIND_PERSON" else ("assistant", e["text"]) for e in before if e["kind"] == "ROOM_ENTRY_KIND_SAID"]
+    whole = [("user", f"Ann: {e['text']}") if e["fromKind"] == "ROOM_KIND_PERSON" else ("assistant", e.get("text", ""))  # a reply may be empty
+             for e in before if e["kind"] == "ROOM_ENTRY_KIND_SAID"]
     with Mortal(parleyd, *flags) as parley:
         ann = back(parley, ann.welcome["token"])
         ann.join("days")
