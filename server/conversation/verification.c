@@ -912,7 +912,7 @@ static void verification_check_chain(struct verification *v)
 static void verification_choose(struct verification *v, const struct body_terms *terms)
 {
     const struct models *models = v->request->models;
-    /* That of an agent of another kind, "1", may be another agent's, too. */
+    /* That of an agent of another kind may be another agent's, too: "1", or what a worker says. */
     const bool is_hash = strlen(v->version) == 2 * (size_t)SHA256_BYTES;
     struct error *why = &v->why_not;
     struct model *m;
@@ -926,7 +926,8 @@ static void verification_choose(struct verification *v, const struct body_terms 
     for (size_t i = 0; i < models->n_loaded; i++) {
         m = models->loaded[i];
         if (model_check_ready(m, why) == STATUS_OK && strcmp(m->info.version, v->version) == 0 &&
-            ((is_hash && v->model == NULL) || strcmp(m->name, terms->model) == 0))
+            ((is_hash && m->agent->type->text != NULL && v->model == NULL) ||
+             strcmp(m->name, terms->model) == 0))
             v->model = m;
     }
     if (v->model != NULL)
