@@ -35,6 +35,12 @@ static char *lock_path(const char *folder, const char *etag)
     return hub_path("%.*s/.locks/%s/%s.lock", (int)(slash - folder), folder, slash + 1, etag);
 }
 
+/* What flock says on some network shares, where programs fetch beside each other unawares. */
+static bool is_without_locks(int error)
+{
+    return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS;
+}
+
 enum status hub_cache_lock(int *ret_fd, const char *folder, const char *etag, struct error *err)
 {
     char *path = lock_path(folder, etag);
@@ -44,10 +50,12 @@ enum status hub_cache_lock(int *ret_fd, const char *folder, const char *etag, st
         fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (fd < 0)
             (void)error_set(err, STATUS_DENIED, "%.150s: %s", path, strerror(errno));
-        else if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+        else if (flock(fd, LOCK_EX | LOCK_NB) == 0 || is_without_locks(errno))
+            *err = (struct error){0};
+        else if (errno == EWOULDBLOCK)
             (void)error_set(err, STATUS_EXISTS, "another program fetches it (%.150s)", path);
         else
-            *err = (struct error){0};
+            (void)error_set(err, STATUS_DENIED, "cannot lock %.150s: %s", path, strerror(errno));
     }
     free(path);
     if (err->status != STATUS_OK && fd >= 0) {

@@ -124,11 +124,18 @@ static void pull_file_is_there(struct pull *p)
     pull_next_file(p);
 }
 
+static bool pull_has_file(const struct pull *p)
+{
+    return hub_cache_has_file(p->folder, p->commit, p->file->name, p->file->size_bytes);
+}
+
 static void pull_link(struct pull *p)
 {
     struct error err = {0};
 
-    if (hub_cache_link(p->folder, p->commit, p->file->name, p->file->etag, &err) == STATUS_OK)
+    /* On a disk without links another program may have moved the blob there meanwhile. */
+    if (hub_cache_link(p->folder, p->commit, p->file->name, p->file->etag, &err) == STATUS_OK ||
+        pull_has_file(p))
         pull_file_is_there(p);
     else
         pull_fail(p, &err);
@@ -191,7 +198,7 @@ static void pull_lock_file(struct pull *p)
     struct error err = {0};
     enum status rc = STATUS_OK;
 
-    if (hub_cache_has_file(p->folder, p->commit, p->file->name, p->file->size_bytes)) {
+    if (pull_has_file(p)) {
         pull_file_is_there(p);
         return;
     }
@@ -202,6 +209,8 @@ static void pull_lock_file(struct pull *p)
         (void)uv_timer_start(&p->timer, on_lock_timer, LOCK_LOOK_MS, 0); /* it is open */
     } else if (rc != STATUS_OK) {
         pull_fail(p, &err);
+    } else if (pull_has_file(p)) { /* since before the lock */
+        pull_file_is_there(p);
     } else if (hub_cache_has_blob(p->folder, p->file->etag)) {
         pull_link(p);
     } else {
