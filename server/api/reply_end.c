@@ -70,6 +70,26 @@ static bool begins_otherwise(const struct reply_format *format)
                               (format->thoughts != NULL && format->thoughts->alone[0] != '\0'));
 }
 
+/* Whether a text begins with the model's thoughts. */
+static bool is_thought(const struct reply_format *format, const struct message *m)
+{
+    const char *open = format == NULL || format->thoughts == NULL ? "" : format->thoughts->open;
+    size_t at = 0;
+
+    while (at < m->len && strchr(" \t\r\n", m->text[at]) != NULL && m->text[at] != '\0')
+        at++;
+    return open[0] != '\0' && m->len - at >= strlen(open) &&
+           memcmp(m->text + at, open, strlen(open)) == 0;
+}
+
+static bool is_blank(const struct message *m)
+{
+    for (size_t i = 0; i < m->len; i++)
+        if (strchr(" \t\r\n", m->text[i]) == NULL || m->text[i] == '\0')
+            return false;
+    return true;
+}
+
 /* Whether the model can go on from the beginning of a reply. */
 static enum status check_begun(const struct request *r, const struct model *m, struct error *err)
 {
@@ -87,6 +107,11 @@ static enum status check_begun(const struct request *r, const struct model *m, s
         return error_field(err, "messages",
                            "must end with the user's: thoughts stand before a reply, and none are "
                            "behind its beginning");
+    if (is_thought(m->info.text.reply_format, &p->messages[p->n_messages - 1]))
+        return error_field(err, "messages",
+                           "must end with the user's, or with a reply that does not begin with "
+                           "'%s': ask for thoughts instead",
+                           m->info.text.reply_format->thoughts->open);
     arena_init(&ignored, SIZE_MAX);
     rc = message_extras_read(&x, &p->messages[p->n_messages - 1], &ignored);
     arena_deinit(&ignored);
@@ -121,6 +146,27 @@ static enum status cut_end(struct prompt *p, const struct buf *all, const struct
     return STATUS_OK;
 }
 
+/* Some templates leave a message without text out: what they write last is another's. */
+static enum status check_written(const struct request *r, const struct model *m,
+                                 const struct buf *all, struct error *err)
+{
+    const struct prompt *p = &r->prompts[0];
+    struct buf before;
+    enum status rc;
+
+    if (p->n_messages == 1 || !is_blank(&p->messages[p->n_messages - 1]))
+        return STATUS_OK;
+    buf_init(&before, PROMPT_MAX_BYTES);
+    rc = m->agent->type->text->render(m->agent, p->messages, p->n_messages - 1, p->tool_use.tools,
+                                      r->variables.json, false, &before, err);
+    if (rc == STATUS_OK && before.len == all->len && memcmp(before.data, all->data, all->len) == 0)
+        rc = error_field(err, "messages",
+                         "must end with the user's, or with the beginning of a reply: this model's "
+                         "chat template leaves an empty one out");
+    buf_deinit(&before);
+    return rc;
+}
+
 enum status request_continue(struct request *r, const struct model *m, struct arena *arena,
                              struct error *err)
 {
@@ -139,6 +185,8 @@ enum status request_continue(struct request *r, const struct model *m, struct ar
     if (rc == STATUS_OK)
         rc = m->agent->type->text->render(m->agent, p->messages, p->n_messages, p->tool_use.tools,
                                           r->variables.json, false, &all, err);
+    if (rc == STATUS_OK)
+        rc = check_written(r, m, &all, err);
     if (rc == STATUS_OK)
         rc = cut_end(p, &all, &end, arena, err);
     buf_deinit(&all);

@@ -24,6 +24,9 @@ from test_tools import CALL, HERMES, TOOLS, says
 
 GAP = ["!<|fim_prefix|>", "!<|fim_suffix|>", "!<|fim_middle|>"]
 FILES = ["!<|repo_name|>", "!<|file_sep|>"]
+# Leaves messages without text out.
+FILLED = ("{% for m in messages %}{% if m.content %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endif %}{% endfor %}"
+          "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 SAY = [{"role": "user", "content": "hello there"}]
 
 
@@ -289,6 +292,8 @@ def begun(parley):
                                 ("/v1/chat/completions", {"continue_final_message": 1}, "continue_final_message"), ("/tokenize", {"messages": SAY, "continue_final_message": True}, "continue_final_message"),
                                 ("/v1/chat/completions", {"continue_final_message": True, "reasoning_effort": "low"}, "thoughts"), ("/api/chat", {"think": True}, "thoughts"),
                                 ("/v1/chat/completions", {"continue_final_message": True, "messages": [*SAY, {"role": "assistant", "content": "", "tool_calls": calls}]}, "results"),
+                                ("/v1/chat/completions", {"continue_final_message": True, "messages": [*SAY, {"role": "assistant", "content": "\n<think>\nHm"}]}, "ask for thoughts instead"),
+                                ("/api/chat", {"model": "filled", "messages": [*SAY, {"role": "assistant", "content": ""}]}, "leaves an empty one out"),
                                 ("/api/chat", {"model": "echo"}, "vocabulary"), ("/v1/messages", {"model": "echo", "max_tokens": 1}, "vocabulary")):
         status, said = post(parley, path, {**asked, **more})
         assert status == 400 and says_so in json.dumps(said), (path, more, status, said)
@@ -399,7 +404,10 @@ def main():
         children.run([write_tiny_model, path("gap.gguf"), "8192", "1", path("hermes.jinja"), *GAP], check=True)
         children.run([write_tiny_model, path("files.gguf"), "8192", "1", path("hermes.jinja"), *GAP, *FILES], check=True)
         children.run([write_tiny_model, path("hermes.gguf"), "8192", "1", path("hermes.jinja")], check=True)
-        flags = [flag for name in ("tiny", "bos", "gap", "files", "hermes") for flag in ("--model", f"{name}={path(name + '.gguf')}")]
+        with open(path("filled.jinja"), "w", encoding="utf-8") as f:
+            f.write(FILLED)
+        children.run([write_tiny_model, path("filled.gguf"), "8192", "1", path("filled.jinja")], check=True)
+        flags = [flag for name in ("tiny", "bos", "gap", "files", "hermes", "filled") for flag in ("--model", f"{name}={path(name + '.gguf')}")]
         with harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0") as parley:
             for test in (control_tokens, beginnings, gaps, infills, pieces, reply_ids, ids_elsewhere, contexts, chats_by_ids, begun):
                 if not only or test.__name__ in only:
