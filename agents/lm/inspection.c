@@ -9,10 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agents/agent.h"
 #include "agents/lm/chat/template.h"
 #include "agents/lm/jinja/jinja.h"
 #include "agents/lm/tokenizer/vocab.h"
 #include "base/cgroup.h"
+#include "base/env.h"
+#include "compute/encoder/shape.h"
 #include "compute/gguf/gguf.h"
 #include "compute/model/read_shape.h"
 
@@ -28,6 +31,11 @@ static const char *const mixes[] = {
     [28] = "IQ2_S",   [29] = "IQ2_M",   [30] = "IQ4_XS", [31] = "IQ1_M",  [32] = "BF16",
     [36] = "TQ1_0",   [37] = "TQ2_0",   [38] = "MXFP4",
 };
+
+static bool is_served_as(const struct lm_inspection *x, const char *kind)
+{
+    return strcmp(x->kind, kind) == 0;
+}
 
 /* A key that the file lacks, or has as another type, leaves "". */
 static void inspect_text(char out[INSPECTION_TEXT_SIZE], const struct gguf *g, const char *key)
@@ -154,7 +162,8 @@ static void read_sizes(struct lm_inspection *x)
              1 << 20);
     if (gguf_tensor(x->file, "token_embd.weight", &embed, &ignored) == STATUS_OK)
         x->n_vocab = embed->n_rows;
-    measure_kv(x);
+    if (is_served_as(x, "lm"))
+        measure_kv(x);
 }
 
 static uint64_t machine_memory(void)
@@ -194,20 +203,49 @@ static void take_page_sizes(struct lm_inspection *x, const struct transformer_sh
     x->memory_bytes = x->weight_bytes + x->context * x->kv_token_bytes[KV_F16];
 }
 
+static enum status check_model_shape(struct lm_inspection *x, struct error *err)
+{
+    struct encoder_shape of_encoder;
+    struct transformer_shape shape;
+
+    if (is_served_as(x, "encoder"))
+        return encoder_read_shape(&of_encoder, x->file, err);
+    if (transformer_read_shape(&shape, x->file, err) != STATUS_OK)
+        return err->status;
+    take_page_sizes(x, &shape);
+    return STATUS_OK;
+}
+
+/* As the daemon opens it. */
+static enum status check_opens(struct lm_inspection *x, struct error *err)
+{
+    const struct agent_config config = {
+        .name = x->kind, .path = gguf_path(x->file), .options.backend = "cpu", .env = &env_real};
+    struct agent *agent;
+    enum status rc = agent_open(&agent, x->kind, &config, err);
+
+    if (rc == STATUS_OK)
+        agent_unref(agent);
+    else
+        x->fault = load_fault_of(MODEL_WEIGHTS, err);
+    return rc;
+}
+
 /* Whether the daemon would load it, by what it checks before it takes memory for weights. */
 static enum status check_loads(struct lm_inspection *x, struct error *err)
 {
-    struct transformer_shape shape;
     struct vocab *vocab = NULL;
     enum model_part part = MODEL_CONFIG;
-    enum status rc = transformer_read_shape(&shape, x->file, err);
+    enum status rc;
 
+    if (!is_served_as(x, "lm") && !is_served_as(x, "encoder"))
+        return check_opens(x, err);
+    rc = check_model_shape(x, err);
     if (rc == STATUS_OK) {
-        take_page_sizes(x, &shape);
         part = MODEL_TOKENIZER;
         rc = vocab_open(&vocab, x->file, err);
     }
-    if (rc == STATUS_OK) {
+    if (rc == STATUS_OK && is_served_as(x, "lm")) {
         part = MODEL_TEMPLATE;
         rc = name_template(x, vocab, err);
     }
@@ -228,8 +266,10 @@ enum status lm_inspect(struct lm_inspection *out, const char *path, struct error
 {
     struct lm_inspection x = {0};
     struct error ignored;
-    enum status rc = gguf_open(&x.file, path, err);
+    enum status rc = agent_kind_of_file(&x.kind, path, err);
 
+    if (rc == STATUS_OK)
+        rc = gguf_open(&x.file, path, err);
     if (rc != STATUS_OK)
         return rc;
     x.n_files = gguf_n_files(x.file);

@@ -1,5 +1,6 @@
 /* What a model's file says, without loading it: for people who choose among files. Works also on
- * files of architectures that are not run here. */
+ * files of architectures that are not run here. What is no language model and no encoder is small,
+ * and is opened. */
 #ifndef AGENTS_LM_INSPECTION_H
 #define AGENTS_LM_INSPECTION_H
 
@@ -27,6 +28,7 @@ struct inspection_kind {
 
 struct lm_inspection {
     struct gguf *file;
+    const char *kind; /* of agent that serves it: "lm", "encoder", "policy"; a string constant */
     /* Texts are cut where they are longer; "" where the file has none. */
     char architecture[INSPECTION_TEXT_SIZE], title[INSPECTION_TEXT_SIZE];
     char tokenizer[INSPECTION_TEXT_SIZE], pre_tokenizer[INSPECTION_TEXT_SIZE];
@@ -42,7 +44,7 @@ struct lm_inspection {
     struct inspection_kind kinds[INSPECTION_KINDS_MAX]; /* [n_kinds], most bytes first */
     size_t n_kinds;
     uint64_t kv_token_bytes[INSPECTION_N_KV_TYPES]; /* by kv_type; 0: unknown */
-    /* Of the weights and one conversation that fills the context in F16 pages. */
+    /* Of the weights and, of a language model, one conversation that fills the context in F16. */
     uint64_t memory_bytes;
     uint64_t machine_bytes;  /* of the machine or the container */
     struct error why;        /* STATUS_OK: it loads here; else the reason why not */

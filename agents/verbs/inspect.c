@@ -1,3 +1,5 @@
+/* parley inspect: prints what a model's file holds, for people or as JSON, and whether it loads
+ * here. models_list.c prints the same of each file of a folder. */
 #include "agents/verbs/inspect.h"
 
 #include <inttypes.h>
@@ -59,8 +61,8 @@ static json_t *text_json(const char *text, size_t len)
 json_t *inspection_json(const char *path, const struct lm_inspection *x)
 {
     json_t *json =
-        json_pack("{s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I}", "file", path, "name",
-                  text_json(x->title, strlen(x->title)), "architecture",
+        json_pack("{s:s, s:o, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:I}", "file", path, "name",
+                  text_json(x->title, strlen(x->title)), "kind", x->kind, "architecture",
                   text_json(x->architecture, strlen(x->architecture)), "quantisation", x->mix,
                   "parameters", (json_int_t)x->n_parameters, "files", (json_int_t)x->n_files,
                   "size_bytes", (json_int_t)x->size_bytes, "weight_bytes",
@@ -123,11 +125,24 @@ static void print_memory(const struct lm_inspection *x)
 {
     char weights[24], all[24], token[24];
 
+    if (strcmp(x->kind, "lm") != 0) {
+        printf("memory        %s of weights\n", table_bytes(weights, x->weight_bytes));
+        return;
+    }
     printf("memory        %s: %s of weights, and keys and values of a full context in f16\n",
            table_bytes(all, x->memory_bytes), table_bytes(weights, x->weight_bytes));
     for (int type = 0; type < INSPECTION_N_KV_TYPES; type++)
         printf("  --kv %-4s   %s a token\n", kv_type_name((enum kv_type)type),
                table_bytes(token, x->kv_token_bytes[type]));
+}
+
+static void print_tokenizer(const struct lm_inspection *x)
+{
+    printf("tokenizer     ");
+    (void)out_foreign(x->tokenizer, strlen(x->tokenizer));
+    printf(" ");
+    (void)out_foreign(x->pre_tokenizer, strlen(x->pre_tokenizer));
+    printf(", %" PRIu64 " tokens\n", x->n_vocab);
 }
 
 static void print_inspection(const char *path, const struct lm_inspection *x)
@@ -142,18 +157,19 @@ static void print_inspection(const char *path, const struct lm_inspection *x)
     printf("\narchitecture  ");
     (void)out_foreign(x->architecture, strlen(x->architecture));
     printf(", %.2f billion parameters, %s\n", (double)x->n_parameters / 1e9, x->mix);
-    printf("shape         %" PRIu64 " layers of width %" PRIu64 ", %" PRIu64 " heads of %" PRIu64
-           ", %" PRIu64 " of keys and values\n",
-           x->n_layers, x->width, x->n_heads, x->head_dim, x->n_kv_heads);
-    printf("context       %" PRIu64 " tokens\n", x->context);
+    printf("kind          %s\n", x->kind);
+    if (x->n_layers > 0)
+        printf("shape         %" PRIu64 " layers of width %" PRIu64 ", %" PRIu64
+               " heads of %" PRIu64 ", %" PRIu64 " of keys and values\n",
+               x->n_layers, x->width, x->n_heads, x->head_dim, x->n_kv_heads);
+    if (x->context > 0)
+        printf("context       %" PRIu64 " tokens\n", x->context);
     print_kinds(x);
     print_memory(x);
-    printf("tokenizer     ");
-    (void)out_foreign(x->tokenizer, strlen(x->tokenizer));
-    printf(" ");
-    (void)out_foreign(x->pre_tokenizer, strlen(x->pre_tokenizer));
-    printf(", %" PRIu64 " tokens\n", x->n_vocab);
-    print_template(x);
+    if (*x->tokenizer != '\0')
+        print_tokenizer(x);
+    if (strcmp(x->kind, "lm") == 0)
+        print_template(x);
     if (x->why.status == STATUS_OK)
         printf("loads here    yes\n");
     else

@@ -260,6 +260,10 @@ def inspect(cli, tiny):
     assert re.search(r"^template +chatml$", shown, re.M) and "loads here    yes" in shown and "20 tensors" in shown, shown
     assert "No such file" in cli.complaint("inspect", "/nowhere.gguf", code=1)
     with tempfile.TemporaryDirectory() as folder:
+        pole = os.path.join(folder, "pole.gguf")
+        cli.out("policy", "new", pole, "--observations", "4", "--actions", "2")
+        assert re.search(r"^kind +policy\n(.*\n)*loads here    yes$", cli.out("inspect", pole), re.M)
+        os.remove(pole)
         os.symlink(tiny, os.path.join(folder, "a.gguf"))
         with open(tiny, "rb") as file, open(os.path.join(folder, "b.gguf"), "wb") as cut:
             cut.write(file.read(100000))

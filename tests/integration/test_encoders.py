@@ -2,7 +2,7 @@
 """Models that read a whole text at once: their embeddings and rankings over each API, against float64; what they refuse; and that
 nothing beside a text changes its bits. A language model that ranks by its own head, and one that is made for embeddings.
 
-usage: test_encoders.py PARLEYD      (run by the interpreter that has the clients; see venv.sh)
+usage: test_encoders.py PARLEYD PARLEY      (run by the interpreter that has the clients; see venv.sh)
 """
 import itertools
 import json
@@ -358,10 +358,21 @@ def refusals(bench, parley):
     assert "pooling" not in listed["ranker"], listed["ranker"]
 
 
+def inspected(bench, program):
+    """`parley inspect` says that these load here, and of which kind they are."""
+    for name, path in (value.split("=", 1) for flag, value in itertools.pairwise(bench.flags) if flag == "--model"):
+        done = children.run([program, "inspect", path, "--json"], capture_output=True, text=True)
+        assert done.returncode == 0, (name, done)
+        said = json.loads(done.stdout)
+        kind = "lm" if said["architecture"] in ("qwen3", "llama") else "encoder"
+        assert said["loads"] and said["kind"] == kind and said["tokenizer"] and (said["kv_bytes_per_token"]["f16"] > 0) == (kind == "lm"), (name, said)
+
+
 def main():
     hidden_pairs(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(folder)
+        inspected(bench, sys.argv[2])
         with harness.Parleyd(sys.argv[1], *bench.flags) as parley:
             for test in (embeddings, company, ranking, judging, ending, refusals):
                 test(bench, parley)
