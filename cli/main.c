@@ -7,6 +7,7 @@
 
 #include "agents/verbs/verbs.h"
 #include "base/denormals.h"
+#include "base/program.h"
 #include "base/suggest.h"
 #include "cli/options/verb.h"
 #include "cli/output/console.h"
@@ -14,6 +15,8 @@
 #include "client/cli/verbs.h"
 #include "compute/verbs/verbs.h"
 #include "worlds/verbs/verbs.h"
+
+PROGRAM_TAKES_STANDARD_FILES;
 
 /* The client does not read model files; the agents' verbs do. */
 static enum exit_code models_or_files_run(const struct verb *verb, int argc, char **argv)
@@ -109,8 +112,27 @@ static const struct verb *find_verb(const char *name)
 
 static enum exit_code no_such_verb(const char *name)
 {
+    /* Verbs of other programs. */
+    static const struct {
+        const char *name, *instead;
+    } others[] = {
+        {"serve", "'parleyd FILE.gguf' serves a model"},
+        {"run", "'parley chat --model NAME' talks with a model that parleyd serves"},
+        {"list", "'parley models' lists what parleyd serves"},
+        {"ls", "'parley models' lists what parleyd serves"},
+        {"ps", "'parley status' shows what parleyd does"},
+        {"stop", "'parley drain' stops parleyd"},
+        {"rm", "'parley models rm' removes a model's files"},
+        {"show", "'parley inspect FILE' shows a model's file"},
+        {"create", "'parleyd NAME=FILE.gguf' serves a file as it is"},
+    };
     struct suggest near;
 
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (strcmp(others[i].name, name) == 0) {
+            console_error("there is no verb '%s'; %s", name, others[i].instead);
+            return EXIT_MISUSE;
+        }
     suggest_init(&near, name);
     for (size_t i = 0; i < N_VERBS; i++)
         if (is_listed(&verbs[i]))

@@ -6,12 +6,15 @@
 #include <unistd.h>
 
 #include "base/denormals.h"
+#include "base/program.h"
 #include "proto/exit.h"
 #include "server/check.h"
 #include "server/config/config.h"
 #include "server/config/documents.h"
 #include "server/config/model_paths.h"
 #include "server/daemon.h"
+
+PROGRAM_TAKES_STANDARD_FILES;
 
 enum { EXIT_STOPPED = 0, EXIT_FAILED = 1, EXIT_WRONG_USE = 2 };
 

@@ -75,7 +75,8 @@ static enum status read_whole(uint64_t *out, const struct option_row *row, uint6
     if (number_read(out, value, max))
         return STATUS_OK;
     if (value[0] == '\0' || value[strspn(value, "0123456789")] != '\0')
-        return wrong_value(row, "a whole number", value, err);
+        return wrong_value(row, *value == '-' ? "a whole number of 0 or above" : "a whole number",
+                           value, err);
     return error_set(err, STATUS_INVALID, "--%.*s is at most %llu, not '%s'", long_len(row),
                      row->name, (unsigned long long)max, value);
 }
@@ -299,6 +300,37 @@ static const char *options_near(const struct option *longs, const char *given)
     return near.word;
 }
 
+static bool options_has(const struct option *longs, const char *name)
+{
+    while (longs->name != NULL && strcmp(longs->name, name) != 0)
+        longs++;
+    return longs->name != NULL;
+}
+
+/* What getopt answered '?' or ':' to. Of "-ngl" it has read the first letter, and stays there. */
+static const char *options_given(int argc, char **argv)
+{
+    const char *before = argv[optind - 1];
+    const bool is_long = optopt == 0 || strncmp(before, "--", 2) == 0;
+
+    return is_long || before[0] == '-' || optind == argc ? before : argv[optind];
+}
+
+/* Whether an argument was meant as an option: editors make another dash of "--". */
+static bool has_foreign_dash(const char *arg)
+{
+    static const char *const dashes[] = {"\u2013", "\u2014", "\u2212"};
+
+    for (size_t i = 0; i < sizeof(dashes) / sizeof(dashes[0]); i++)
+        if (strncmp(arg, dashes[i], strlen(dashes[i])) == 0) {
+            arg += strlen(dashes[i]);
+            arg += strspn(arg, "-");
+            return *arg >= 'a' && *arg <= 'z' &&
+                   strchr("=", arg[strspn(arg, "abcdefghijklmnopqrstuvwxyz-")]) != NULL;
+        }
+    return false;
+}
+
 /* getopt answered ':' or '?' to what was given. */
 static void explain(const struct option *longs, int answer, const char *given, struct error *err)
 {
@@ -306,8 +338,8 @@ static void explain(const struct option *longs, int answer, const char *given, s
 
     if (answer == ':')
         (void)error_set(err, STATUS_INVALID, "%s needs a value", given);
-    else if (strncmp(given, "--", 2) != 0 && optopt != 0)
-        (void)error_set(err, STATUS_INVALID, "there is no option '-%c'", optopt);
+    else if (strcmp(given, "-m") == 0 && options_has(longs, "model"))
+        (void)error_set(err, STATUS_INVALID, "there is no option '-m', did you mean '--model'?");
     else if (strchr(given, '=') != NULL)
         (void)error_set(err, STATUS_INVALID, "'%.*s' is not an option or takes no value",
                         (int)strcspn(given, "="), given);
@@ -335,12 +367,20 @@ enum options_end options_parse(const struct verb *verb, const struct option_grou
             return OPTIONS_HELP;
         }
         if (c == ':' || c == '?') {
-            explain(all.longs, c, argv[optind - 1], err);
+            explain(all.longs, c, options_given(argc, argv), err);
             return OPTIONS_WRONG;
         }
         if (options_read_value(all.rows[i], all.groups[i], optarg, err) != STATUS_OK)
             return OPTIONS_WRONG;
     }
+    for (int at = optind; at < argc && strcmp(argv[optind - 1], "--") != 0; at++)
+        if (has_foreign_dash(argv[at])) {
+            (void)error_set(err, STATUS_INVALID,
+                            "'%s' begins with a dash that is not '-': options begin with '--', and "
+                            "what stands behind a '--' alone is no option",
+                            argv[at]);
+            return OPTIONS_WRONG;
+        }
     *ret_first = optind;
     return OPTIONS_RUN;
 }

@@ -261,10 +261,31 @@ static const struct config_option *find_flag(const char *arg, const char **ret_v
 
 static enum status unknown_flag(const char *arg, struct error *err)
 {
+    /* Options of other servers, and what there is instead. */
+    static const struct {
+        const char *flag, *instead;
+    } others[] = {
+        {"-m", "a model is FILE.gguf alone, or --model NAME=FILE.gguf"},
+        {"--port", "--http HOST:PORT is for HTTP, --listen HOST:PORT for gRPC"},
+        {"--host", "--http HOST:PORT is for HTTP, --listen HOST:PORT for gRPC"},
+        {"-c", "a conversation may fill the model's context"},
+        {"--ctx-size", "a conversation may fill the model's context"},
+        {"--max-model-len", "a conversation may fill the model's context"},
+        {"-np", "all conversations are computed together"},
+        {"--parallel", "all conversations are computed together"},
+        {"-ngl", "--backend cuda computes on a GPU"},
+        {"--n-gpu-layers", "--backend cuda computes on a GPU"},
+        {"-t", "--threads N says how many threads"},
+        {"--api-key", "--keys FILE has the keys"},
+    };
     char name[SUGGEST_MAX_BYTES + 1] = "";
     size_t len = strcspn(arg, "=");
     struct suggest near;
 
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (strlen(others[i].flag) == len && strncmp(others[i].flag, arg, len) == 0)
+            return error_set(err, STATUS_INVALID, "there is no option '%s': %s", others[i].flag,
+                             others[i].instead);
     if (len < sizeof(name))
         memcpy(name, arg, len);
     suggest_init(&near, name);

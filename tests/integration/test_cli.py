@@ -146,9 +146,17 @@ def wrong_commands(cli):
         (["status", "--ca", "/proc/self/comm"], 1, "/proc/self/comm has no certificate in PEM"),
         (["inspect", "/"], 1, "a model is a .gguf file, or a folder with config.json"),
         (["place", os.devnull], 1, "line 1: not the JSON of a problem"),
+        (["serve"], 2, "there is no verb 'serve'; 'parleyd FILE.gguf' serves a model"),
+        (["chat", "-ngl", "99"], 2, "there is no option '-ngl'"),
+        (["chat", "-m", "x"], 2, "there is no option '-m', did you mean '--model'?"),
+        (["ask", "x", "--seed", "-1"], 2, "--seed must be a whole number of 0 or above, not '-1'"),
+        (["ask", "x", "\u2013temperature", "0"], 2, "'\u2013temperature' begins with a dash that is not '-'"),
     ]:
         complaint = cli.complaint(*words, code=code)
         assert said in complaint, (words, complaint)
+    for words, said in ("version >&-", "cannot write to stdout: Bad file descriptor"), ("place <&-", "line 1: not the JSON"):
+        done = children.run(["sh", "-c", f"exec {cli.path} {words}"], env=cli.environment, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1 and said in done.stderr, (words, done)
 
 
 def interactive(cli):

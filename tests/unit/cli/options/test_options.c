@@ -104,7 +104,9 @@ START_TEST(second_names_have_one_dash)
     char other[] = "try --batchsize=8 -t b --context-length 9223372036854775807 --batch-sort True";
     char unknown[] = "try -bx 7", mistyped[] = "try --context-lenght 7",
          no_bool[] = "try --batch-sort perhaps", no_number[] = "try --context-length -",
-         too_low[] = "try --context-length -9223372036854775809";
+         too_low[] = "try --context-length -9223372036854775809",
+         dashed[] = "try x \u2014batchsize=7", apart[] = "try -- \u2013quiet",
+         said[] = "try \u2013 \u2014Quiet \u2013quiet.";
     struct named_twice got;
 
     ck_assert_int_eq(parse_twice(&got, both), OPTIONS_RUN);
@@ -119,6 +121,10 @@ START_TEST(second_names_have_one_dash)
     ck_assert(got.sort);
     ck_assert_int_eq(parse_twice(&got, unknown), OPTIONS_WRONG);
     ck_assert_str_eq(err.text, "there is no option '-bx'");
+    ck_assert_int_eq(parse_twice(&got, dashed), OPTIONS_WRONG);
+    ck_assert(strstr(err.text, "begins with a dash that is not '-'") != NULL);
+    ck_assert_int_eq(parse_twice(&got, apart), OPTIONS_RUN);
+    ck_assert_int_eq(parse_twice(&got, said), OPTIONS_RUN);
     ck_assert_int_eq(parse_twice(&got, mistyped), OPTIONS_WRONG);
     ck_assert_str_eq(err.text,
                      "there is no option '--context-lenght', did you mean '--context-length'?");
