@@ -238,6 +238,18 @@ def check_model(m, _):
     assert m.behind.push(m.weights) and m.ahead.pull(m.weights)
 
 
+def check_pushed(m, _):
+    """An interrupted push may be taken until now, and once."""
+    for is_last in False, True:
+        m.behind.pull(m.weights)
+        assert (m.weights["a"] == 2).all() and (m.weights["b"] == 2).all()
+        m.weights["a"][:] = m.weights["b"][:] = 5
+        if m.behind.push(m.weights):
+            break
+        assert not is_last
+    assert m.ahead.pull(m.weights) and (m.weights["a"] == 5).all()
+
+
 # --- conversations ---
 
 def chat(server):
@@ -505,7 +517,7 @@ TABLE = {
     "Writer": (writer, write, check_writer),
     "OrderedStore.push": (Pushed, lambda p: p.store.push(p.key, {"second": 2}, 2, 1), check_store),
     "OrderedStore.pull": (Pushed, lambda p: p.store.pull(p.key), check_store),
-    "PushPullModel.push": (Model, lambda m: m.ahead.push({"a": np.full(3, 2.0), "b": np.full((2, 2), 2.0)}), check_model),
+    "PushPullModel.push": (Model, lambda m: m.ahead.push({"a": np.full(3, 2.0), "b": np.full((2, 2), 2.0)}), check_pushed),
     "PushPullModel.pull": (Model, lambda m: m.behind.pull(m.weights), check_model),
     "Conversation.ask": (chat, lambda c: c.ask("one two three"), check_chat),
     "Conversation.turn": (chat, lambda c: list(c.turn("one two three")), check_chat),
@@ -582,6 +594,24 @@ def sweep(server, name, row, stride=1):
 LOCKS = ["OrderedStore.push", "Replay.insert", "Replay.sample", "Replay.batches", "Conversation.ask", "Conversation.turn", "RemoteOptimizer.step", "Act.act", "gym.train"]
 
 
+class Alone:
+    """A group of one member, which waits for nobody."""
+
+    def __init__(self, server):
+        self.world = World("alone", world=f"w{next(NUMBERS)}", world_size=1, address=server.links[0].address, secret="s")
+        self.group = self.world.create_rpc_group("g", ["alone"])
+
+    def barriers(self):
+        self.group.barrier()
+        self.group.barrier()
+
+    def check(self, _):
+        self.group.barrier()
+        assert self.group.all_reduce(2) == 2
+        self.group.destroy()
+        self.world.stop()
+
+
 class Locks(Points):
     def is_here(self):
         if self.at is None or threading.get_ident() != threading.main_thread().ident:
@@ -603,8 +633,8 @@ def sweep_locks(server):
     entered, threading.Condition.__enter__ = threading.Condition.__enter__, said["enter"]
     handlers = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGALRM)}
     try:
-        for name in LOCKS:
-            print(f"{name}: {sweep(server, name, TABLE[name], 3)} locks", flush=True)
+        for name, row in {**{name: TABLE[name] for name in LOCKS}, "Group.barrier": (Alone, Alone.barriers, Alone.check)}.items():
+            print(f"{name}: {sweep(server, name, row, 1 if row[0] is Alone else 3)} locks", flush=True)
         assert {signal.getsignal(number) for number in handlers} == {signal.default_int_handler}, "a handler is not back"
     finally:
         threading.Condition.__enter__ = entered

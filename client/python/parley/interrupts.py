@@ -31,6 +31,7 @@ T = TypeVar("T")
 # Without their conversion to enums, which takes longer than all else here.
 _get, _set = getattr(signal.getsignal, "__wrapped__", signal.getsignal), getattr(signal.signal, "__wrapped__", signal.signal)
 AGAIN_AFTER = 0.002  # seconds until a place without a lock is looked for again
+WAITING = {"code", "details", "exception", "initial_metadata", "trailing_metadata"}  # methods of a call that may wait for its end
 SIGNALS = tuple(map(int, (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)))
 
 
@@ -198,7 +199,10 @@ class Call(Owned):
         return shielded(self._call.cancel) if self.is_here() else False
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._call, name)
+        found = getattr(self._call, name)
+        if not callable(found):
+            return found
+        return functools.partial(shielded, found, end=self._call.cancel if name in WAITING else None)
 
     def __del__(self) -> None:
         if not self.is_here():
