@@ -82,7 +82,7 @@ static bool is_thought(const struct reply_format *format, const struct message *
            memcmp(m->text + at, open, strlen(open)) == 0;
 }
 
-static bool is_blank(const struct message *m)
+static bool message_is_blank(const struct message *m)
 {
     for (size_t i = 0; i < m->len; i++)
         if (strchr(" \t\r\n", m->text[i]) == NULL || m->text[i] == '\0')
@@ -154,7 +154,7 @@ static enum status check_written(const struct request *r, const struct model *m,
     struct buf before;
     enum status rc;
 
-    if (p->n_messages == 1 || !is_blank(&p->messages[p->n_messages - 1]))
+    if (p->n_messages == 1 || !message_is_blank(&p->messages[p->n_messages - 1]))
         return STATUS_OK;
     buf_init(&before, PROMPT_MAX_BYTES);
     rc = m->agent->type->text->render(m->agent, p->messages, p->n_messages - 1, p->tool_use.tools,
