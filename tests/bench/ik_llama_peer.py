@@ -34,6 +34,7 @@ class Peer:
         params = api.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_seq_max = n_context, N_BATCH, MAX_SEQUENCES
         params.n_threads = params.n_threads_batch = n_threads
+        params.flash_attn = False  # its assertion "S > 0" fails on batches of several conversations
         self.context = api.llama_init_from_model(self.model, params)
         assert self.context, f"no context of {n_context} tokens"
         self.batch = api.llama_batch_init(N_BATCH, 0, 1)
