@@ -583,10 +583,10 @@ static bool read_bound(struct guard *g, struct number_rules *r, struct number_bo
     return true;
 }
 
-static uint32_t gcd(uint32_t a, uint32_t b)
+static uint64_t gcd(uint64_t a, uint64_t b)
 {
     while (b != 0) {
-        const uint32_t rest = a % b;
+        const uint64_t rest = a % b;
 
         a = b;
         b = rest;
@@ -614,11 +614,11 @@ static bool add_multiple(struct guard *g, struct number_rules *r, const json_t *
             divisor /= divisor % 10 == 0 ? 10 : divisor % 5 == 0 ? 5 : divisor % 2 == 0 ? 2 : 1;
     else if (r->divisor != 0 && (d.n_places > 0 || r->divisor_places > 0))
         return guard_leave_out(g, "multipleOf", "cannot be enforced beside another fraction");
-    if (r->divisor != 0)
-        divisor = r->divisor / gcd(r->divisor, (uint32_t)(divisor % r->divisor)) * divisor;
-    if (divisor > NUMBER_MAX_DIVISOR)
+    if ((r->divisor != 0 &&
+         __builtin_mul_overflow(r->divisor / gcd(r->divisor, divisor), divisor, &divisor)) ||
+        divisor > NUMBER_MAX_DIVISOR)
         return guard_leave_out(g, "multipleOf", "is too large to be enforced");
-    r->divisor = (uint32_t)divisor;
+    r->divisor = divisor;
     r->divisor_places = r->is_integer ? 0 : d.n_places;
     return true;
 }

@@ -1,6 +1,6 @@
 /* A machine reads a number digit by digit. It compares the digits with those of the bounds, which
- * come in the same order once the number has as many before the point; keeps the remainder of all
- * digits so far; and counts the digits, so that they end. */
+ * come in the same order once the number has as many before the point; keeps what its digits so far
+ * lack to be a multiple; and counts the digits, so that they end. */
 #include "agents/constraint/number_automaton.h"
 
 #include <stdio.h>
@@ -29,7 +29,10 @@ struct number_key {
     uint8_t phase, is_negative, is_zero, n_whole, n_places, n_exponent;
     int8_t to_near, to_far; /* how its digits so far compare with those of the bound that is nearer
                                to zero, and farther from it */
-    uint32_t remainder;
+    /* The fewest further digits that make a multiple of all digits, and as a number, which. Digits
+     * that lack the same are alike: beside 1000 there are 4 kinds of them, not 1000. Whole words,
+     * since keys are compared by their bytes. */
+    uint64_t n_lacking, lacking;
 };
 
 struct number_machine {
@@ -141,7 +144,7 @@ bool number_rules_allow(const struct number_rules *r, const struct decimal *d)
 {
     const int to_least = r->least.is_set ? decimal_compare(d, &r->least.value) : 1,
               to_most = r->most.is_set ? decimal_compare(d, &r->most.value) : -1;
-    uint32_t remainder = 0;
+    uint64_t remainder = 0;
 
     if (to_least < 0 || (to_least == 0 && r->least.is_exclusive) || to_most > 0 ||
         (to_most == 0 && r->most.is_exclusive) || (r->is_integer && d->n_places > 0))
@@ -149,7 +152,7 @@ bool number_rules_allow(const struct number_rules *r, const struct decimal *d)
     if (r->divisor == 0)
         return true;
     for (size_t i = 0; i < d->n_digits; i++)
-        remainder = (remainder * 10 + (uint32_t)(d->digits[i] - '0')) % r->divisor;
+        remainder = (remainder * 10 + (uint64_t)(d->digits[i] - '0')) % r->divisor;
     for (size_t i = d->n_places; i < r->divisor_places; i++)
         remainder = remainder * 10 % r->divisor;
     return remainder == 0 && d->n_places <= r->divisor_places;
@@ -212,13 +215,48 @@ static void number_start(const void *self, void *ret_key)
     *(struct number_key *)ret_key = (struct number_key){.phase = PHASE_BEGIN, .is_zero = 1};
 }
 
+/* With r for the digits so far, d for the next one and p for 10^n_lacking: r * p + lacking is a
+ * multiple, and no digits that are fewer make one. So (10 * r + d) * 10^i + left is a multiple
+ * where left is lacking * 10^(i + 1 - n_lacking) - d * 10^i, and has i digits from the first i on
+ * where it is below 10^i. */
+static void add_to_multiple(struct number_key *k, uint64_t divisor, char digit)
+{
+    uint64_t i = k->n_lacking > 0 ? k->n_lacking - 1 : 0, rest = k->lacking, power = 1, left;
+
+    for (uint64_t n = 0; n < i; n++)
+        power *= 10;
+    for (;; i++) {
+        const uint64_t taken = power % divisor * (uint64_t)(digit - '0') % divisor;
+
+        left = (rest + divisor - taken) % divisor;
+        if (left < power) /* at the latest where power is the divisor or more */
+            break;
+        rest = rest * 10 % divisor;
+        power *= 10;
+    }
+    k->n_lacking = i;
+    k->lacking = left;
+}
+
+/* Whether so many zeros make a multiple of all digits. */
+static bool is_multiple(const struct number_key *k, uint64_t divisor, size_t n_zeros)
+{
+    uint64_t rest = k->lacking;
+
+    for (size_t i = k->n_lacking; i < n_zeros; i++)
+        rest = rest * 10 % divisor;
+    return k->n_lacking <= n_zeros && rest == 0;
+}
+
 static void add_digit(const struct number_machine *m, struct number_key *k, size_t i, char digit)
 {
     k->to_near = compare_digit(near_bound(m, k->is_negative), k->to_near, i, digit);
     k->to_far = compare_digit(far_bound(m, k->is_negative), k->to_far, i, digit);
     k->is_zero = k->is_zero && digit == '0';
+    if (!k->is_zero && !m->rules->least.is_set && !m->rules->most.is_set)
+        k->is_negative = false; /* both signs go on alike */
     if (m->rules->divisor != 0)
-        k->remainder = (k->remainder * 10 + (uint32_t)(digit - '0')) % m->rules->divisor;
+        add_to_multiple(k, m->rules->divisor, digit);
 }
 
 /* Digits before the point end: the counts of both are then the same for all numbers that compare
@@ -261,7 +299,7 @@ static bool step_digit(const struct number_machine *m, struct number_key *k, cha
         k->to_far = compare_digit(far, k->to_far, bound_n_whole(far) + k->n_places, digit);
         k->is_zero = k->is_zero && digit == '0';
         if (m->rules->divisor != 0)
-            k->remainder = (k->remainder * 10 + (uint32_t)(digit - '0')) % m->rules->divisor;
+            add_to_multiple(k, m->rules->divisor, digit);
         k->n_places++;
         return true;
     }
@@ -354,15 +392,14 @@ static bool number_is_end(const void *self, const void *key)
 {
     const struct number_machine *m = self;
     const struct number_key *k = key;
-    uint32_t remainder = k->remainder;
+    const size_t n_places = m->rules->divisor_places;
 
     if (k->phase == PHASE_E_DIGITS)
         return true;
     if (k->phase != PHASE_ZERO && k->phase != PHASE_WHOLE && k->phase != PHASE_PLACES)
         return false;
-    for (size_t i = k->n_places; m->rules->divisor != 0 && i < m->rules->divisor_places; i++)
-        remainder = remainder * 10 % m->rules->divisor;
-    return remainder == 0 && is_between(m, *k);
+    return is_multiple(k, m->rules->divisor, n_places > k->n_places ? n_places - k->n_places : 0) &&
+           is_between(m, *k);
 }
 
 static size_t larger(size_t a, size_t b)
@@ -396,6 +433,8 @@ enum status number_to_json(struct automaton *out, const struct number_rules *r, 
 
     m.has_exponent =
         !r->is_integer && !r->is_plain && !r->least.is_set && !r->most.is_set && r->divisor == 0;
+    if (r->least.is_set && r->most.is_set) /* no more than these have */
+        m.max_whole = 0;
     for (size_t i = 0; i < 2; i++)
         if (bounds[i]->is_set) {
             const struct decimal *d = &bounds[i]->value;

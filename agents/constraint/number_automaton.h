@@ -8,7 +8,8 @@
 
 #include "agents/constraint/automaton.h"
 
-enum { NUMBER_MAX_PLACES = 40, NUMBER_MAX_DIVISOR = 2000 };
+enum { NUMBER_MAX_PLACES = 40 };
+#define NUMBER_MAX_DIVISOR UINT64_C(1000000000000000000) /* ten of them fit into 64 bits */
 
 /* A decimal: digits without leading zeros, of which the last n_places are behind the point. */
 struct decimal {
@@ -25,7 +26,8 @@ struct number_bound {
 struct number_rules {
     bool is_integer, is_plain; /* plain: without an exponent */
     struct number_bound least, most;
-    uint32_t divisor; /* the number is a multiple of divisor / 10^divisor_places; 0: of any */
+    uint64_t divisor; /* at most NUMBER_MAX_DIVISOR: the number is a multiple of divisor /
+                         10^divisor_places; 0: of any */
     size_t divisor_places;
 };
 

@@ -155,7 +155,7 @@ class Draw:
         if self.maybe():
             schema[self.one("maximum", "exclusiveMaximum")] = low + self.one(0, 1, 7, 100, 0.5)
         if self.maybe(0.2):
-            schema["multipleOf"] = self.one(1, 2, 5, 7, 0.5, 0.25, 10, 0.1, 0.01)
+            schema["multipleOf"] = self.one(1, 2, 5, 7, 0.5, 0.25, 10, 0.1, 0.01, 360, 1000, 86400)
 
         def draw():
             if kind == "integer" or self.maybe():
