@@ -4,9 +4,9 @@ examples.
 
 usage: test_parallel.py PARLEYD      (run by the interpreter that has grpcio, numpy and cloudpickle; see venv.sh)"""
 import contextlib
+import dis
 import io
 import itertools
-import linecache
 import multiprocessing
 import os
 import pickle
@@ -496,44 +496,51 @@ def test_interrupted_start(address):
 
 
 def test_interrupted_iterators():
-    """Ctrl-C at any line of an iterator of results: what it yields after that is what is left, each once, and in order."""
+    """Ctrl-C wherever Python looks for signals in an iterator of results: what it yields after that is what is left, each once, and in order."""
     kind, items = pools.MapIterator, list(range(7))
     codes = {method.__code__ for method in (kind.next, kind._begin, kind._send, kind._keep, kind._take)}
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        for is_ordered in True, False:
+        for is_ordered, chunksize in itertools.product((True, False), (2, 3)):
             for at in itertools.count(1):
-                n, submitted, got = 0, [], []
+                n, last, submitted, got = 0, ("", 0), [], []
 
                 def submit(chunk, settle):
                     submitted.extend(chunk)
-                    threading.Thread(target=settle, args=([-x for x in chunk], None)).start()
+                    result = (None, Odd(chunk[0])) if 5 in chunk else ([-x for x in chunk], None)
+                    threading.Thread(target=settle, args=result).start()
 
                 def trace(frame, event, _):
-                    nonlocal n
+                    nonlocal n, last
                     if frame.f_code not in codes:
                         return None
-                    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-                    is_place = event == "line" and not line.startswith(("with ", "try:"))  # where Python looks for no signals
-                    n += is_place
-                    if is_place and n == at:
-                        signal.raise_signal(signal.SIGINT)
+                    frame.f_trace_opcodes = True
+                    if event == "opcode":
+                        is_place = last[0].startswith(("CALL", "RESUME")) or frame.f_lasti < last[1]
+                        last = dis.opname[frame.f_code.co_code[frame.f_lasti]], frame.f_lasti
+                        n += is_place
+                        if is_place and n == at:
+                            signal.raise_signal(signal.SIGINT)
+                    elif event in ("call", "return", "exception"):  # Python looks where a function in C returns, not where one in Python does
+                        last = "", 0
                     return trace
 
-                found = kind(submit, iter([items[i:i + 2] for i in range(0, 7, 2)]), 2, is_ordered)
+                found = kind(submit, iter(items), chunksize, 2, is_ordered)
                 while True:
                     sys.settrace(trace)
                     try:
-                        got.append(next(found))
+                        got.append(found.next())
                     except StopIteration:
                         break
                     except KeyboardInterrupt:
                         pass
+                    except Odd as e:
+                        got.append(e.number)
                     finally:
                         sys.settrace(None)
-                if is_ordered:
-                    assert got == [-x for x in items], (at, got)
-                assert sorted(submitted) == items and sorted(got) == [-x for x in reversed(items)], (at, got, submitted)
+                first = 5 // chunksize * chunksize
+                due = [first if x == first else -x for x in items if x == first or not first < x < first + chunksize]
+                assert submitted == items and sorted(got) == sorted(due) and (not is_ordered or got == due), (at, got, submitted)
                 if n < at:
                     break
             assert at > 30, at
@@ -716,7 +723,8 @@ def main():
         for test in test_settings, test_never_again, test_iterators, test_turnover, test_interrupted_workers, test_interrupted_start, \
                 test_stopped_workers, test_contexts, test_by_reference:
             timed(test, daemon.address)
-    for test in test_alone, test_large, test_signatures, test_threads, test_interrupted_iterators, test_interrupted_queue, test_events, test_watched, test_examples:
+    for test in test_alone, test_large, test_signatures, test_threads, test_interrupted_iterators, \
+            test_interrupted_queue, test_events, test_watched, test_examples:
         timed(test)
 
 

@@ -69,69 +69,85 @@ class MapIterator:
     consumer, so that the iterable may be endless. A failed chunk raises its exception in its place; the next call continues behind it. So
     it does where next was interrupted, as by Ctrl-C."""
 
-    def __init__(self, submit: Callable[[list[Any], Callable[[Any, BaseException | None], None]], None], chunks: Iterator[list[Any]],
-                 ahead: int, is_ordered: bool) -> None:
-        self._submit, self._chunks, self._ahead, self._is_ordered = submit, chunks, ahead, is_ordered
-        self._done: queue.SimpleQueue[None] = queue.SimpleQueue()  # has one when something came into _kept
+    def __init__(self, submit: Callable[[list[Any], Callable[[Any, BaseException | None], None]], None], items: Iterator[Any],
+                 chunksize: int, ahead: int, is_ordered: bool) -> None:
+        self._submit, self._chunksize, self._ahead, self._is_ordered = submit, chunksize, ahead, is_ordered
         self._kept = dict[int, tuple[Any, BaseException | None]]()
-        self._values: collections.deque[Any] = collections.deque()  # of the chunk that was taken last
-        self._chunk: list[Any] | None = None  # was read, and is to be submitted; under the lock
-        self._lock = threading.Lock()
-        self._n_begun = self._n_taken = 0  # the first is under the lock
+        self._told: queue.SimpleQueue[None] = queue.SimpleQueue()  # has one when something came into _kept
+        self._taken: collections.deque[tuple[Any, BaseException | None]] = collections.deque()  # values, and failures of chunks
+        self._next_taken = map(collections.deque.popleft, itertools.repeat(self._taken))
+        self._n_taken = 0
+        self._lock = threading.Lock()  # guards the rest
+        self._items = items
+        self._read: list[Any] = []  # is to be submitted, and then the iterable's failure
+        self._failed: Exception | None = None
+        self._n_begun = 0
         self._begin()
 
     def _begin(self, is_all: bool = False) -> None:
         with self._lock:
             while is_all or self._n_begun - self._n_taken < self._ahead:
-                error: Exception | None = None
                 try:
-                    self._chunk = next(self._chunks, None) if self._chunk is None else self._chunk
+                    if self._failed is None:  # one call in C, behind which nothing is lost: Python looks for signals where a call ends
+                        self._read.extend(itertools.islice(self._items, self._chunksize - len(self._read)))
                 except Exception as e:  # of the iterable
-                    error = e
-                if self._chunk is None and error is None:
+                    self._failed = e
+                if not self._read and self._failed is None:
+                    self._items = iter(())
                     return
-                shielded(self._send, error)
+                shielded(self._send)
 
-    def _send(self, error: Exception | None) -> None:
-        at, chunk, self._chunk = self._n_begun, self._chunk, None
+    def _send(self) -> None:
+        at, chunk, error = self._n_begun, self._read, self._failed
         self._n_begun += 1
+        if not chunk:
+            self._failed = None
+            self._keep(at, None, error)
+            return
+        self._read = []
         try:
-            if chunk is None:
-                self._keep(at, None, error)
-            else:
-                self._submit(chunk, lambda value, error: self._keep(at, value, error))
+            self._submit(chunk, lambda value, error: self._keep(at, value, error))
         except Exception as e:  # of what cannot be pickled
             self._keep(at, None, e)
 
     def _keep(self, at: int, value: Any, error: BaseException | None) -> None:
         self._kept[at] = value, error
-        if self._done.empty():
-            self._done.put(None)
+        if self._told.empty():
+            self._told.put(None)
 
-    def _take(self) -> BaseException | None:
+    def _take(self) -> None:
         value, error = self._kept.pop(self._n_taken) if self._is_ordered else self._kept.popitem()[1]
+        if isinstance(error, StopIteration):
+            stop, error = error, RuntimeError("the function raised StopIteration")
+            error.__cause__ = stop
+        self._taken.extend(zip(value, itertools.repeat(None)) if error is None else [(None, error)])
         self._n_taken += 1
-        self._values.extend(value or [])
-        return error
 
     def next(self, timeout: float | None = None) -> Any:
         """Returns the next result. Raises multiprocessing.TimeoutError if it does not come in time; a later call may still return it."""
         end = None if timeout is None else time.monotonic() + timeout
-        while not self._values:
+        while True:
+            try:
+                for taken in self._next_taken:  # not by a call, behind which Ctrl-C would take it along
+                    value, error = taken
+                    break
+            except IndexError:
+                pass
+            else:
+                break
             self._begin()
             if self._n_taken == self._n_begun:
                 raise StopIteration
-            while (self._n_taken not in self._kept) if self._is_ordered else not self._kept:
-                try:
-                    self._done.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
-                except queue.Empty:
-                    raise multiprocessing.TimeoutError from None
-            error = shielded(self._take)
-            if isinstance(error, StopIteration):
-                raise RuntimeError("the function raised StopIteration") from error
-            if error is not None:
-                raise error
-        return self._values.popleft()
+            if self._n_taken in self._kept if self._is_ordered else self._kept:
+                shielded(self._take)
+                continue
+            try:
+                self._told.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                raise multiprocessing.TimeoutError from None
+        if error is not None:
+            raise error
+        return value
 
     __next__ = next
 
@@ -401,7 +417,7 @@ class Pool:
         def submit(chunk: list[Any], settle: Callable[[Any, BaseException | None], None]) -> None:
             self._submit("map", function, chunk, None, settle, True)
 
-        found = MapIterator(submit, iter(lambda: list(itertools.islice(items, chunksize)), []), 4 * self._n + 64, is_ordered)
+        found = MapIterator(submit, items, chunksize, 4 * self._n + 64, is_ordered)
         self._iterators.add(found)
         return found
 
