@@ -548,6 +548,11 @@ def test_interrupted_iterators():
         signal.signal(signal.SIGINT, handler)
 
 
+def test_order_of_iterators():
+    """imap_unordered yields what came first first."""
+    assert list(pools.MapIterator(lambda chunk, settle: settle(chunk, None), iter(range(16)), 1, 8, False)) == list(range(16))
+
+
 def test_interrupted_queue():
     """A get that Ctrl-C ended leaves nothing behind that the next call would take for its answer, and takes no item with it; a queue of -1 has no bound."""
     def interrupt(*_):
@@ -724,7 +729,7 @@ def main():
                 test_stopped_workers, test_contexts, test_by_reference:
             timed(test, daemon.address)
     for test in test_alone, test_large, test_signatures, test_threads, test_interrupted_iterators, \
-            test_interrupted_queue, test_events, test_watched, test_examples:
+            test_order_of_iterators, test_interrupted_queue, test_events, test_watched, test_examples:
         timed(test)
 
 

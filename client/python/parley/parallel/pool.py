@@ -72,7 +72,7 @@ class MapIterator:
     def __init__(self, submit: Callable[[list[Any], Callable[[Any, BaseException | None], None]], None], items: Iterator[Any],
                  chunksize: int, ahead: int, is_ordered: bool) -> None:
         self._submit, self._chunksize, self._ahead, self._is_ordered = submit, chunksize, ahead, is_ordered
-        self._kept = dict[int, tuple[Any, BaseException | None]]()
+        self._arrivals, self._kept = itertools.count(), dict[int, tuple[Any, BaseException | None]]()
         self._told: queue.SimpleQueue[None] = queue.SimpleQueue()  # has one when something came into _kept
         self._taken: collections.deque[tuple[Any, BaseException | None]] = collections.deque()  # values, and failures of chunks
         self._next_taken = map(collections.deque.popleft, itertools.repeat(self._taken))
@@ -111,12 +111,12 @@ class MapIterator:
             self._keep(at, None, e)
 
     def _keep(self, at: int, value: Any, error: BaseException | None) -> None:
-        self._kept[at] = value, error
+        self._kept[at if self._is_ordered else next(self._arrivals)] = value, error
         if self._told.empty():
             self._told.put(None)
 
     def _take(self) -> None:
-        value, error = self._kept.pop(self._n_taken) if self._is_ordered else self._kept.popitem()[1]
+        value, error = self._kept.pop(self._n_taken)
         if isinstance(error, StopIteration):
             stop, error = error, RuntimeError("the function raised StopIteration")
             error.__cause__ = stop
@@ -138,7 +138,7 @@ class MapIterator:
             self._begin()
             if self._n_taken == self._n_begun:
                 raise StopIteration
-            if self._n_taken in self._kept if self._is_ordered else self._kept:
+            if self._n_taken in self._kept:
                 shielded(self._take)
                 continue
             try:
