@@ -498,7 +498,7 @@ def test_interrupted_start(address):
 def test_interrupted_iterators():
     """Ctrl-C wherever Python looks for signals in an iterator of results: what it yields after that is what is left, each once, and in order."""
     kind, items = pools.MapIterator, list(range(7))
-    codes = {method.__code__ for method in (kind.next, kind._begin, kind._send, kind._keep, kind._take)}
+    codes = {method.__code__ for method in (kind.next, kind._begin, kind._send, kind._keep, kind._tell, kind._take)}
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         for is_ordered, chunksize in itertools.product((True, False), (2, 3)):
@@ -551,6 +551,26 @@ def test_interrupted_iterators():
 def test_order_of_iterators():
     """imap_unordered yields what came first first."""
     assert list(pools.MapIterator(lambda chunk, settle: settle(chunk, None), iter(range(16)), 1, 8, False)) == list(range(16))
+
+
+def test_shared_iterators():
+    """Several threads that take from one iterator get each result once, and its end, each."""
+    kind, items = pools.MapIterator, list(range(16))
+    for is_ordered, n_threads in itertools.product((True, False), (2, 3, 5)):
+        settles, got = [], []
+        found = kind(lambda chunk, settle: settles.append(lambda: settle(chunk, None)), iter(items), 3, 4, is_ordered)  # noqa: B023
+        threads = [threading.Thread(target=lambda: got.extend(found), daemon=True) for _ in range(n_threads)]  # noqa: B023
+        for thread in threads:
+            thread.start()
+        for n in 4, 2:
+            until("the threads have submitted all that they may", lambda: len(settles) == n)  # noqa: B023
+            now, settles[:] = settles[:], []
+            for settle in reversed(now):
+                settle()
+        for thread in threads:
+            thread.join(children.PATIENCE)
+            assert not thread.is_alive(), (is_ordered, n_threads, got)
+        assert sorted(got) == items, (is_ordered, n_threads, got)
 
 
 def test_interrupted_queue():
@@ -729,7 +749,7 @@ def main():
                 test_stopped_workers, test_contexts, test_by_reference:
             timed(test, daemon.address)
     for test in test_alone, test_large, test_signatures, test_threads, test_interrupted_iterators, \
-            test_order_of_iterators, test_interrupted_queue, test_events, test_watched, test_examples:
+            test_order_of_iterators, test_shared_iterators, test_interrupted_queue, test_events, test_watched, test_examples:
         timed(test)
 
 

@@ -67,13 +67,13 @@ class MapResult(AsyncResult):
 class MapIterator:
     """The iterator of results that imap and imap_unordered return, as in multiprocessing. It submits only some chunks ahead of the
     consumer, so that the iterable may be endless. A failed chunk raises its exception in its place; the next call continues behind it. So
-    it does where next was interrupted, as by Ctrl-C."""
+    it does where next was interrupted, as by Ctrl-C. Several threads may call next."""
 
     def __init__(self, submit: Callable[[list[Any], Callable[[Any, BaseException | None], None]], None], items: Iterator[Any],
                  chunksize: int, ahead: int, is_ordered: bool) -> None:
         self._submit, self._chunksize, self._ahead, self._is_ordered = submit, chunksize, ahead, is_ordered
         self._arrivals, self._kept = itertools.count(), dict[int, tuple[Any, BaseException | None]]()
-        self._told: queue.SimpleQueue[None] = queue.SimpleQueue()  # has one when something came into _kept
+        self._told: queue.SimpleQueue[None] = queue.SimpleQueue()  # has one for somebody who waits, and is to look again
         self._taken: collections.deque[tuple[Any, BaseException | None]] = collections.deque()  # values, and failures of chunks
         self._next_taken = map(collections.deque.popleft, itertools.repeat(self._taken))
         self._n_taken = 0
@@ -84,7 +84,8 @@ class MapIterator:
         self._n_begun = 0
         self._begin()
 
-    def _begin(self, is_all: bool = False) -> None:
+    def _begin(self, is_all: bool = False) -> bool:
+        """Returns whether all has begun."""
         with self._lock:
             while is_all or self._n_begun - self._n_taken < self._ahead:
                 try:
@@ -94,8 +95,9 @@ class MapIterator:
                     self._failed = e
                 if not self._read and self._failed is None:
                     self._items = iter(())
-                    return
+                    return True
                 shielded(self._send)
+        return False
 
     def _send(self) -> None:
         at, chunk, error = self._n_begun, self._read, self._failed
@@ -112,39 +114,49 @@ class MapIterator:
 
     def _keep(self, at: int, value: Any, error: BaseException | None) -> None:
         self._kept[at if self._is_ordered else next(self._arrivals)] = value, error
+        self._tell()
+
+    def _tell(self) -> None:
         if self._told.empty():
             self._told.put(None)
 
     def _take(self) -> None:
-        value, error = self._kept.pop(self._n_taken)
+        got = self._kept.pop(self._n_taken, None)
+        if got is None:
+            return  # another thread has it
+        value, error = got
         if isinstance(error, StopIteration):
             stop, error = error, RuntimeError("the function raised StopIteration")
             error.__cause__ = stop
         self._taken.extend(zip(value, itertools.repeat(None)) if error is None else [(None, error)])
         self._n_taken += 1
+        self._tell()  # there may be another one, or none is left
 
     def next(self, timeout: float | None = None) -> Any:
         """Returns the next result. Raises multiprocessing.TimeoutError if it does not come in time; a later call may still return it."""
         end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            try:
-                for taken in self._next_taken:  # not by a call, behind which Ctrl-C would take it along
-                    value, error = taken
+        try:
+            while True:
+                try:
+                    for taken in self._next_taken:  # not by a call, behind which Ctrl-C would take it along
+                        value, error = taken
+                        break
+                except IndexError:
+                    pass
+                else:
                     break
-            except IndexError:
-                pass
-            else:
-                break
-            self._begin()
-            if self._n_taken == self._n_begun:
-                raise StopIteration
-            if self._n_taken in self._kept:
-                shielded(self._take)
-                continue
-            try:
-                self._told.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
-            except queue.Empty:
-                raise multiprocessing.TimeoutError from None
+                if self._begin() and self._n_taken == self._n_begun:
+                    raise StopIteration
+                if self._n_taken in self._kept:
+                    shielded(self._take)
+                    continue
+                try:
+                    self._told.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
+                except queue.Empty:
+                    raise multiprocessing.TimeoutError from None
+        except BaseException:
+            self._tell()  # what this thread was told of others can take
+            raise
         if error is not None:
             raise error
         return value
