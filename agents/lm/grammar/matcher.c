@@ -257,6 +257,16 @@ static void matcher_mask_ends(struct matcher *m)
         m->mask[ends[i] / 32] |= 1u << ends[i] % 32;
 }
 
+/* One of them, the usual one where the model names it; -1 if there is none. */
+static int32_t matcher_end(const struct matcher *m)
+{
+    const struct vocab *v = m->grammar->owner->vocab;
+    size_t n;
+    const int32_t *ends = vocab_stop_tokens(v, &n);
+
+    return vocab_eos(v) >= 0 ? vocab_eos(v) : n > 0 ? ends[0] : -1;
+}
+
 int32_t matcher_forced(const struct matcher *m)
 {
     return m->at_forced < m->forced.n ? m->forced.ids[m->at_forced] : -1;
@@ -289,10 +299,11 @@ enum status matcher_mask(struct matcher *m, size_t n_left, const uint32_t **out,
 
 enum status matcher_settle(struct matcher *m, size_t n_left, int32_t *id, struct error *err)
 {
+    const int32_t way_out = m->plan.n > 0 ? m->plan.ids[0] : matcher_end(m);
     struct closing_plan after = {.is_found = false};
     enum status rc;
 
-    if (!m->is_tight || m->is_ending || m->plan.n == 0 || matcher_forced(m) >= 0 ||
+    if (!m->is_tight || m->is_ending || way_out < 0 || matcher_forced(m) >= 0 ||
         vocab_is_stop_token(m->grammar->owner->vocab, *id))
         return STATUS_OK;
     matcher_module(m)->matcher_renew(m->engine);
@@ -303,7 +314,7 @@ enum status matcher_settle(struct matcher *m, size_t n_left, int32_t *id, struct
     if (rc != STATUS_OK || after.is_inside || (after.is_found && after.n + 2 <= n_left))
         return rc;
     matcher_follow(m);
-    *id = m->plan.ids[0];
+    *id = way_out;
     return STATUS_OK;
 }
 

@@ -33,7 +33,8 @@ enum status matcher_mask(struct matcher *m, size_t n_left, const uint32_t **out,
 enum status matcher_least(struct matcher *m, size_t *out, struct error *err) MUST_CHECK;
 
 /* Of the token *id that was chosen by that mask, with the same n_left: where no room would be left
- * for the reply's end behind it, *id becomes the first token of the shortest way there. */
+ * for the reply's end behind it, *id becomes the first token of the shortest way there, an end
+ * token where the reply may end at once. */
 enum status matcher_settle(struct matcher *m, size_t n_left, int32_t *id,
                            struct error *err) MUST_CHECK;
 

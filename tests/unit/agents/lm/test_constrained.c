@@ -215,6 +215,35 @@ START_TEST(test_budget)
 }
 END_TEST
 
+/* A reply that may end, or go on for longer than there is room, ends. */
+START_TEST(test_rounds)
+{
+    static const char rounds[] = "root ::= (\"Go \" [a-z]{8} \"\\n\")+";
+    struct agent *a = constrained_agent(SPECULATE_ON, NULL);
+    struct sampling s = constrained_sampling(1.5f, true);
+    uint32_t least = 0;
+    struct error err;
+    struct drive d;
+
+    ck_assert_int_eq(constraint_of_grammar(&s.constraint, rounds, sizeof(rounds) - 1, &arena, &err),
+                     STATUS_OK);
+    for (s.max_tokens = 1; s.max_tokens <= 48; s.max_tokens++) {
+        struct clone *c = constrained_clone(a);
+        const struct reply *r = &d.turn.reply;
+
+        constrained_run(&d, c, &s);
+        if (r->finish == FINISH_STOP && least == 0)
+            least = s.max_tokens;
+        ck_assert_int_eq(r->finish, least == 0 ? FINISH_LENGTH : FINISH_STOP);
+        ck_assert(least == 0 || r->text.data[r->text.len - 1] == '\n');
+        drive_end(&d, true);
+        clone_close(c);
+    }
+    ck_assert(least > 1 && least < 24);
+    agent_unref(a);
+}
+END_TEST
+
 /* A reply is the same with draft tokens as without, and whoever else is in the batch. */
 START_TEST(test_drafts)
 {
@@ -599,6 +628,7 @@ int main(void)
     tcase_set_timeout(all, 60);
     tcase_add_loop_test(all, test_replies, 0, 3);
     tcase_add_test(all, test_budget);
+    tcase_add_test(all, test_rounds);
     tcase_add_test(all, test_drafts);
     tcase_add_test(all, test_batch);
     tcase_add_test(all, test_background);
