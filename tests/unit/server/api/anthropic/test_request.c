@@ -151,8 +151,6 @@ START_TEST(test_refusals)
         {"max_tokens", "{\"max_tokens\":0}"},
         {"messages", "{\"max_tokens\":1}"},
         {"messages", "{\"max_tokens\":1,\"messages\":[]}"},
-        {"messages",
-         "{\"max_tokens\":1,\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}"},
         {"tool_use", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
                      "\"tool_use\"}]}]}"},
         {"tools[0].input_schema", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":"

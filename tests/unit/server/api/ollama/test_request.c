@@ -148,7 +148,6 @@ START_TEST(test_refusals)
          "\"tools\":[{}]}"},
         {true, "images", "{\"messages\":[{\"role\":\"user\",\"images\":[\"a\"]}]}"},
         {true, "tool_calls", "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}"},
-        {true, "messages", "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}"},
         {true, "think", "{\"think\":3}"},
         {true, "format", "{\"format\":\"json\",\"guided_choice\":[\"a\"]}"},
         {true, "format", "{\"format\":\"xml\"}"},
