@@ -107,4 +107,29 @@ START_TEST(test_schema)
 }
 END_TEST
 
-SUITE_MAIN("constraint", test_choices, test_grammar, test_many_values, test_schema)
+/* A pattern that is too large beside one that can be counted: both are narrowed, whether or not
+ * what cannot be enforced may be left out. */
+START_TEST(test_narrow_when_lax)
+{
+    static const char text[] = "{\"type\":\"string\",\"maxLength\":600,\"allOf\":["
+                               "{\"pattern\":\"a.{14}$\"},{\"pattern\":\"^a[a-z]*$\"}]}";
+    const struct constraint *strict, *lax;
+    const char *left_out;
+    struct error err;
+
+    arena_init(&arena, 1 << 20);
+    ck_assert_int_eq(
+        constraint_of_schema_text(&strict, text, sizeof(text) - 1, true, &left_out, &arena, &err),
+        STATUS_OK);
+    ck_assert_int_eq(
+        constraint_of_schema_text(&lax, text, sizeof(text) - 1, false, &left_out, &arena, &err),
+        STATUS_OK);
+    ck_assert_str_eq(left_out, "");
+    ck_assert_uint_eq(lax->len, strict->len);
+    ck_assert_mem_eq(lax->text, strict->text, lax->len);
+    arena_deinit(&arena);
+}
+END_TEST
+
+SUITE_MAIN("constraint", test_choices, test_grammar, test_many_values, test_schema,
+           test_narrow_when_lax)

@@ -337,6 +337,9 @@ START_TEST(test_schemas)
         {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\",\"pattern\":"
          "\"^arn:.{16,2044}$\"}}",
          "[\"arn:" A20 "\"]", "[\"arn:" A20 "\", \"arn:" A20 "\"]"},
+        {"{\"type\":\"string\",\"maxLength\":600,\"allOf\":[{\"pattern\":\"a.{14}$\"},"
+         "{\"pattern\":\"^a[a-z]*$\"}]}",
+         "\"aaaaaaaaaaaaaaa\"", "\"ab\""},
         {"{\"type\":\"array\",\"uniqueItems\":true,\"contains\":{\"const\":1}}", "[1]", "[1, 2]"},
         {"{\"type\":\"number\",\"exclusiveMinimum\":16}", "16.0000000000001",
          "16.00000000000000001"},
