@@ -54,7 +54,9 @@ static void check_all(const struct automaton *a, const struct number_rules *r)
 
     for (size_t n_places = 0; n_places <= most_places; n_places++)
         for (int64_t i = -300; i <= 300; i++) {
-            const int64_t near = i * (int64_t)(r->divisor < 300000 ? r->divisor * 999 : 1);
+            const int64_t near = i * (int64_t)(r->divisor < 300000 ? r->divisor * 999
+                                               : r->divisor < UINT64_C(100000000000000) ? r->divisor
+                                                                                        : 1);
 
             drawn = drawn * 6364136223846793005 + 1442695040888963407;
             check(a, r, i, n_places);
