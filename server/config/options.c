@@ -156,7 +156,7 @@ const struct config_option config_options[] = {
      NUMBER(options.max_itl_us, config_ms_in_us, (size_t)3600000 * 1000),
      .usual = "200", .example = "200",
      .help = "the step time in milliseconds that prompts may use up while replies are being generated; longer prompts are cut into chunks",
-     .more = "A single prompt lengthens a step by at most the time that the decode rows take. Several prompts together may lengthen a step to N; where the decode rows alone take that long, to twice their time. A prompt that fits into one step within N may now and then run in one step (unchunked prefill)."},
+     .more = "A single prompt lengthens a step by at most the time that the decode rows take. Several prompts together may lengthen a step to N; where the decode rows alone take nearly that long or longer, to up to twice their time. A prompt that fits into one step within N may now and then run in one step (unchunked prefill)."},
     {.flag = "--max-conversations", .value = "N", .is_reloadable = true, .key = "max_conversations",
      NUMBER(max_conversations, config_counts, 1000000000),
      .group = "Limits",
