@@ -573,6 +573,37 @@ def test_shared_iterators():
         assert sorted(got) == items, (is_ordered, n_threads, got)
 
 
+def test_shared_chunks():
+    """A chunk's results reach each of the threads that wait, though each takes one; none sees the end while results are left."""
+    waits, settles, got = [], [], []
+
+    class Told(queues.SimpleQueue):
+        def get(self, timeout=None):
+            waits.append(timeout)
+            return super().get(timeout=timeout)
+
+    def iterator():
+        return pools.MapIterator(lambda chunk, settle: settles.append(lambda: settle(chunk, None)), iter(range(3)), 3, 4, True)
+
+    found = iterator()
+    found._told = Told()
+    threads = [threading.Thread(target=lambda: got.append(found.next()), daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until("each thread waits", lambda: len(waits) == 3)
+    settles.pop()()
+    for thread in threads:
+        thread.join(children.PATIENCE)
+        assert not thread.is_alive(), got
+    assert sorted(got) == [0, 1, 2], got
+
+    late = iterator()
+    settles.pop()()
+    begin = late._begin
+    late._begin = lambda: (begin(), late._take())[0]  # as if another thread took the last chunk then
+    assert list(late) == [0, 1, 2]
+
+
 def test_interrupted_queue():
     """A get that Ctrl-C ended leaves nothing behind that the next call would take for its answer, and takes no item with it; a queue of -1 has no bound."""
     def interrupt(*_):
@@ -749,7 +780,8 @@ def main():
                 test_stopped_workers, test_contexts, test_by_reference:
             timed(test, daemon.address)
     for test in test_alone, test_large, test_signatures, test_threads, test_interrupted_iterators, \
-            test_order_of_iterators, test_shared_iterators, test_interrupted_queue, test_events, test_watched, test_examples:
+            test_order_of_iterators, test_shared_iterators, test_shared_chunks, test_interrupted_queue, test_events, test_watched, \
+            test_examples:
         timed(test)
 
 

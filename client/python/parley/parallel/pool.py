@@ -146,6 +146,8 @@ class MapIterator:
                 else:
                     break
                 if self._begin() and self._n_taken == self._n_begun:
+                    if self._taken:
+                        continue  # another thread took the last chunk meanwhile
                     raise StopIteration
                 if self._n_taken in self._kept:
                     shielded(self._take)
@@ -154,6 +156,8 @@ class MapIterator:
                     self._told.get(timeout=None if end is None else max(0.0, end - time.monotonic()))
                 except queue.Empty:
                     raise multiprocessing.TimeoutError from None
+                if self._taken:
+                    self._tell()  # there may be more than this thread takes
         except BaseException:
             self._tell()  # what this thread was told of others can take
             raise
