@@ -311,9 +311,9 @@ static bool options_has(const struct option *longs, const char *name)
 static const char *options_given(int argc, char **argv)
 {
     const char *before = argv[optind - 1];
-    const bool is_long = optopt == 0 || strncmp(before, "--", 2) == 0;
+    const char *at = optind < argc ? argv[optind] : "";
 
-    return is_long || before[0] == '-' || optind == argc ? before : argv[optind];
+    return optopt != 0 && at[0] == '-' && at[1] == optopt && at[2] != '\0' ? at : before;
 }
 
 /* Whether an argument was meant as an option: editors make another dash of "--". */

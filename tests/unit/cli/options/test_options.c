@@ -166,6 +166,11 @@ START_TEST(wrong_ones_are_named)
     static const char *const lines[][2] = {
         {"try --nope", "'--nope'"},
         {"try -x", "'-x'"},
+        {"try -x --loud", "'-x'"},
+        {"try -xyz 9", "'-xyz'"},
+        {"try --loud -xyz 9", "'-xyz'"},
+        {"try --name - -xyz 9", "'-xyz'"},
+        {"try one -xyz", "'-xyz'"},
         {"try --loud=1", "'--loud'"},
         {"try --count", "--count needs a value"},
         {"try --count -1", "--count must be a whole number"},
