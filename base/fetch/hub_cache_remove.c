@@ -172,7 +172,7 @@ static void note_blob(struct removal *r, const char *path)
     r->names[r->n_names++] = xstrdup(last_name(path));
 }
 
-/* A blob, and what was fetched of it in part, have one lock. */
+/* A blob, and what was fetched of it in part, have one lock. *ret_fd is -1 where there are none. */
 static enum status lock_blob(int *ret_fd, const struct removal *r, const char *name,
                              struct error *err)
 {
@@ -194,7 +194,8 @@ static enum status check_blobs(struct removal *r, struct error *err)
             rc = error_set(err, STATUS_UNAVAILABLE, "a program fetches it: end that first");
         if (rc != STATUS_OK)
             return rc;
-        (void)close(fd); /* which unlocks it */
+        if (fd >= 0)
+            (void)close(fd); /* which unlocks it */
     }
     return STATUS_OK;
 }
@@ -220,7 +221,8 @@ static enum status remove_blob(struct removal *r, const char *name, struct error
     if (!r->is_linked && r->error == 0)
         (r->chosen == NULL ? remove_tree : remove_entry)(r, path);
     free(path);
-    (void)close(fd); /* which unlocks it */
+    if (fd >= 0)
+        (void)close(fd); /* which unlocks it */
     return STATUS_OK;
 }
 

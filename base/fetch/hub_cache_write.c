@@ -35,7 +35,7 @@ static char *lock_path(const char *folder, const char *etag)
     return hub_path("%.*s/.locks/%s/%s.lock", (int)(slash - folder), folder, slash + 1, etag);
 }
 
-/* What flock says on some network shares, where programs fetch beside each other unawares. */
+/* What flock says on some network shares. */
 static bool is_without_locks(int error)
 {
     return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS;
@@ -44,13 +44,14 @@ static bool is_without_locks(int error)
 enum status hub_cache_lock(int *ret_fd, const char *folder, const char *etag, struct error *err)
 {
     char *path = lock_path(folder, etag);
+    bool is_locked = false;
     int fd = -1;
 
     if (hub_cache_make_folders(path, err) == STATUS_OK) {
         fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (fd < 0)
             (void)error_set(err, STATUS_DENIED, "%.150s: %s", path, strerror(errno));
-        else if (flock(fd, LOCK_EX | LOCK_NB) == 0 || is_without_locks(errno))
+        else if ((is_locked = flock(fd, LOCK_EX | LOCK_NB) == 0) || is_without_locks(errno))
             *err = (struct error){0};
         else if (errno == EWOULDBLOCK)
             (void)error_set(err, STATUS_EXISTS, "another program fetches it (%.150s)", path);
@@ -58,7 +59,7 @@ enum status hub_cache_lock(int *ret_fd, const char *folder, const char *etag, st
             (void)error_set(err, STATUS_DENIED, "cannot lock %.150s: %s", path, strerror(errno));
     }
     free(path);
-    if (err->status != STATUS_OK && fd >= 0) {
+    if (!is_locked && fd >= 0) {
         (void)close(fd);
         fd = -1;
     }

@@ -12,8 +12,8 @@
 /* Makes the folder of a file that is written, if need be. */
 enum status hub_cache_make_folders(const char *path, struct error *err) MUST_CHECK;
 /* Locks a blob against other programs that fetch it; the descriptor's close unlocks. EXISTS while
- * another holds the lock. On failure *ret_fd is -1. Where the disk has no locks nothing is locked.
- */
+ * another holds the lock. On failure *ret_fd is -1. Where the disk has no locks nothing is locked,
+ * and *ret_fd is -1, too. */
 enum status hub_cache_lock(int *ret_fd, const char *folder, const char *etag,
                            struct error *err) MUST_CHECK;
 /* The path blobs/ETAG of a repository's folder, with suffix behind it; for the caller to free. */

@@ -213,6 +213,12 @@ static void pull_lock_file(struct pull *p)
         pull_file_is_there(p);
     } else if (hub_cache_has_blob(p->folder, p->file->etag)) {
         pull_link(p);
+    } else if (p->lock < 0) { /* another program would write to the same file */
+        (void)error_set(&err, STATUS_DENIED,
+                        "the disk of %.120s has no locks: set HF_HUB_CACHE to a folder of a disk "
+                        "that has them",
+                        p->folder);
+        pull_fail(p, &err);
     } else {
         pull_begin_file(p, &err);
     }

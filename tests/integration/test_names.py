@@ -309,6 +309,20 @@ def fails(parley, cache):
     pull(parley, "hf:o/r", code=1, says=f"hf:o/r: {hub.url} does not answer: ")
 
 
+def without_locks(parley, cache, preload):
+    """Where a disk has no locks nothing is fetched; what is there is found, and removed."""
+    files, variables = {"a.gguf": b"first"}, {"LD_PRELOAD": preload, "PARLEY_NO_LOCKS": "1", "HF_HUB_CACHE": str(cache)}
+    with Hub({"o/nolocks": files}) as hub:
+        variables["HF_ENDPOINT"] = hub.url
+        pull(parley, "hf:o/nolocks", code=1, says="has no locks: set HF_HUB_CACHE to a folder of a disk that has them", **variables)
+        assert not list((cache / "models--o--nolocks").rglob("*.parley")) and not list((cache / "models--o--nolocks").rglob("*.gguf"))
+        pull(parley, "hf:o/nolocks", **{**variables, "LD_PRELOAD": ""})
+        pull(parley, "hf:o/nolocks", **variables)
+        is_whole(cache, "o/nolocks", files)
+    children.run([parley, "models", "rm", "hf:o/nolocks"], env={**os.environ, **variables}, check=True, capture_output=True)
+    assert not (cache / "models--o--nolocks").exists()
+
+
 def removes(parley, cache):
     """What is removed is gone from all snapshots, and nothing else is; not while a program fetches it."""
     def remove(*names, code=0, says=""):
@@ -455,6 +469,8 @@ def main():
         full_disk(parley, root / "full")
         fails(parley, root / "hub")
         removes(parley, root / "hub")
+        for preload in sys.argv[4:]:
+            without_locks(parley, root / "nolocks", preload)
         at_start(parleyd, tiny, root / "hub")
         through_a_server(parleyd, parley, tiny, root / "hub", root)
 
