@@ -172,7 +172,7 @@ def administers(parley, parleyd, tiny, folder):
                 continue
             assert fetched(daemon.http, "/v1/models")[0] == 200 and fetched(daemon.http, "/health")[0] == 200
             status, said = fetched(daemon.http, "/metrics")
-            assert status == 404 and "/v1/models" in said and "/metrics" not in said.replace("'/metrics'", ""), said
+            assert status == 404 and "/v1/chat/completions" in said and "/metrics" not in said.replace("'/metrics'", ""), said
             with socket.create_server(("127.0.0.1", 0)) as taken:
                 code, said = check(parleyd, "--listen", "127.0.0.1:0", "--http-admin", "127.0.0.1:%d" % taken.getsockname()[1])
             assert code == 1 and "--http-admin: " in said, said
