@@ -628,9 +628,11 @@ def goes_on(parleyd, model, data):
             texts[-1] += piece["text"]
         assert all(said["text"].startswith(text) for text in texts), (said, texts)
         assert [e[2] for e in entries(ann.until("entry", of("Tiny")))] == ["SAID"]  # and to what was said meanwhile
-        begins(ann, number + 2)
-        fails_to_store(parley, meanwhile=lambda: stops_agents(ann))
-        said = ann.until("entry", of("Tiny"))[-1]["entry"]
+        said = {"finishReason": "stop"}
+        while said["finishReason"] == "stop":  # an end of its own came first
+            number, _ = begins(ann, number + 2)
+            fails_to_store(parley, meanwhile=lambda: stops_agents(ann))
+            said = ann.until("entry", of("Tiny"))[-1]["entry"]
         assert (said["kind"], said["finishReason"]) == ("ROOM_ENTRY_KIND_SAID", "cancelled"), said
         ann.close()
 
@@ -698,8 +700,12 @@ def thinks(parley):
     said = frames[-1]["entry"]
     assert said["kind"] == "ROOM_ENTRY_KIND_SAID" and not said.get("text") and spoken(frames) == {}, frames
     items = json.load(urllib.request.urlopen(f"http://{parley.http}/v1/conversations/{said['conversation']}/items?order=asc", timeout=children.PATIENCE))
-    assert items["data"][-1]["content"][-1]["text"], items  # it has thought
-    return one.welcome["token"], log(one, "cell", 4)
+    if items["data"][-1]["content"][-1]["text"]:  # it has thought
+        return one.welcome["token"], log(one, "cell", 4)
+    one.send(leave={"room": "cell"})  # the model may end at once, as one reply in 36 does
+    one.until("left")
+    one.close()
+    return thinks(parley)
 
 
 def durable(parleyd, model, thinker, data):
