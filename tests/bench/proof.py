@@ -73,7 +73,7 @@ class Talk:
                 continue
             elif what < 0.1:
                 proof.cut(parley, rng, c)
-                self.asked[c].append(None)
+                self.asked[c] += [None] * (parley.get(c, without_transcript=True).turns - turns)  # its deadline may have passed before
                 continue
             elif what < 0.15 and turns > 0:
                 to = rng.randint(max(0, turns - 3), turns)
