@@ -469,8 +469,8 @@ static bool make_of_patterns(struct guard *g, json_t *out, const json_t *s, stru
         return is_walked && g->err->status == STATUS_OK;
     }
     *g->err = (struct error){0};
-    (void)json_object_del(out,
-                          "blocks"); /* of the rules without those that were left out, if any */
+    /* Those are of the rules without the ones that were left out, if any were. */
+    (void)json_object_del(out, "blocks");
     guard_take_back(g, n_left_out);
     return true;
 }

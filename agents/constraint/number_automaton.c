@@ -248,10 +248,12 @@ static bool is_multiple(const struct number_key *k, uint64_t divisor, size_t n_z
     return k->n_lacking <= n_zeros && rest == 0;
 }
 
-static void add_digit(const struct number_machine *m, struct number_key *k, size_t i, char digit)
+/* at_near, at_far: the places of the digits of both bounds that the digit is compared with. */
+static void add_digit(const struct number_machine *m, struct number_key *k, size_t at_near,
+                      size_t at_far, char digit)
 {
-    k->to_near = compare_digit(near_bound(m, k->is_negative), k->to_near, i, digit);
-    k->to_far = compare_digit(far_bound(m, k->is_negative), k->to_far, i, digit);
+    k->to_near = compare_digit(near_bound(m, k->is_negative), k->to_near, at_near, digit);
+    k->to_far = compare_digit(far_bound(m, k->is_negative), k->to_far, at_far, digit);
     k->is_zero = k->is_zero && digit == '0';
     if (!k->is_zero && !m->rules->least.is_set && !m->rules->most.is_set)
         k->is_negative = false; /* both signs go on alike */
@@ -278,31 +280,24 @@ static bool step_digit(const struct number_machine *m, struct number_key *k, cha
     case PHASE_BEGIN:
     case PHASE_SIGN:
         k->phase = digit == '0' ? PHASE_ZERO : PHASE_WHOLE;
-        add_digit(m, k, 0, digit);
+        add_digit(m, k, 0, 0, digit);
         k->n_whole = 1;
         return true;
     case PHASE_WHOLE:
         if (k->n_whole == m->max_whole)
             return false;
-        add_digit(m, k, k->n_whole, digit);
+        add_digit(m, k, k->n_whole, k->n_whole, digit);
         k->n_whole++;
         return true;
     case PHASE_POINT:
-    case PHASE_PLACES: {
-        const struct number_bound *near = near_bound(m, k->is_negative),
-                                  *far = far_bound(m, k->is_negative);
-
+    case PHASE_PLACES:
         if (k->n_places == m->max_places)
             return false;
         k->phase = PHASE_PLACES;
-        k->to_near = compare_digit(near, k->to_near, bound_n_whole(near) + k->n_places, digit);
-        k->to_far = compare_digit(far, k->to_far, bound_n_whole(far) + k->n_places, digit);
-        k->is_zero = k->is_zero && digit == '0';
-        if (m->rules->divisor != 0)
-            add_to_multiple(k, m->rules->divisor, digit);
+        add_digit(m, k, bound_n_whole(near_bound(m, k->is_negative)) + k->n_places,
+                  bound_n_whole(far_bound(m, k->is_negative)) + k->n_places, digit);
         k->n_places++;
         return true;
-    }
     case PHASE_E:
     case PHASE_E_SIGN:
     case PHASE_E_DIGITS:
