@@ -27,6 +27,7 @@ import grpc
 import harness
 from harness import conversations, word
 from parley.v1 import cursor_pb2  # harness knows where they are
+from small_disk import SmallDisk
 
 N = 40
 
@@ -772,20 +773,13 @@ def full_disk(parleyd, flags, folder):
     if os.geteuid() != 0:
         print("full_disk: skipped, only root can mount a small disk")
         return
-    children.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", data], check=True)
     flags = flags[: flags.index("--http")] + ["--http", "127.0.0.1:0", "--data", data]
-
-    def fill():
-        with open(f"{data}/filler", "ab", buffering=0) as file, contextlib.suppress(OSError):
-            while True:
-                file.write(b"x" * 4096)
-
-    try:
+    with SmallDisk(data, "4m") as disk:
         with Mortal(parleyd, *flags) as parley:
             daemon = parley.daemon
             c = parley.open("tiny")
             first = said(parley, turn(c, 1))
-            fill()
+            disk.fill()
             n = 0
             with contextlib.suppress(grpc.RpcError):
                 while n < 1000:  # there is room in the log that was written before
@@ -800,17 +794,15 @@ def full_disk(parleyd, flags, folder):
             daemon.process.terminate()
             assert daemon.process.wait(children.PATIENCE) == 0
             daemon.listener.join()
-            fill()
+            disk.fill()
             parley = daemon.again()
             assert said(parley, turn(c, 1)).end() == first.end() and parley.get(c).turns == 1 + n
             refused(grpc.StatusCode.UNAVAILABLE, parley.conversations.Turn(turn(c, 2 + n)))
             assert health(daemon)["status"] == "degraded" and not serves(parley)
-            os.remove(f"{data}/filler")
+            disk.make_room()
             children.until("it to store again", lambda: serves(parley))
             assert said(parley, turn(c, 2 + n)).done.turn == 2 + n and health(daemon) == {"status": "ok"}
         assert stored_turns(daemon, data) == [1, 2 + n]
-    finally:
-        children.run(["umount", "--lazy", data], check=True)
 
 
 def main():

@@ -4,7 +4,6 @@ is one here (hub.py), with huggingface_hub as the other program that reads and w
 
 usage: test_names.py PARLEYD WRITE_TINY_MODEL PARLEY
 """
-import contextlib
 import fcntl
 import hashlib
 import http.client
@@ -22,6 +21,7 @@ import huggingface_hub
 import children
 from children import PATIENCE
 from hub import COMMIT, File, Hub
+from small_disk import SmallDisk
 
 
 def ask(daemon, method, path, body=None, **headers):
@@ -227,26 +227,20 @@ def full_disk(parley, cache):
     data = os.urandom(4_500_000)
     partial = cache / "models--o--full/blobs" / f"{File(data).sha256}.parley"
     cache.mkdir()
-    children.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", cache], check=True)
-    try:
-        with Hub({"o/full": {"a.gguf": data}}) as hub:
-            os.environ.update(HF_ENDPOINT=hub.url, HF_HUB_CACHE=str(cache))
-            hub.open(2_000_000)
-            process = children.start([parley, "pull", "hf:o/full"], stdout=children.subprocess.DEVNULL, stderr=children.subprocess.PIPE, text=True)
-            children.until("a piece that is kept", lambda: partial.exists() and 1 in partial.read_bytes()[len(data):], process)
-            with open(cache / "filler", "ab", buffering=0) as filler, contextlib.suppress(OSError):
-                while True:
-                    filler.write(b"x" * 4096)
-            hub.open()
-            said = process.communicate()[1]
-            assert process.returncode == 1 and "hf:o/full: a.gguf: cannot write " in said and "No space left on device" in said, said
-            (cache / "filler").unlink()
-            n = hub.bytes_sent
-            pull(parley, "hf:o/full", says="going on at ")
-            assert hub.bytes_sent - n < len(data)
-            is_whole(cache, "o/full", {"a.gguf": data})
-    finally:
-        children.run(["umount", "--lazy", cache], check=True)
+    with SmallDisk(cache, "6m") as disk, Hub({"o/full": {"a.gguf": data}}) as hub:
+        os.environ.update(HF_ENDPOINT=hub.url, HF_HUB_CACHE=str(cache))
+        hub.open(2_000_000)
+        process = children.start([parley, "pull", "hf:o/full"], stdout=children.subprocess.DEVNULL, stderr=children.subprocess.PIPE, text=True)
+        children.until("a piece that is kept", lambda: partial.exists() and 1 in partial.read_bytes()[len(data):], process)
+        disk.fill()
+        hub.open()
+        said = process.communicate()[1]
+        assert process.returncode == 1 and "hf:o/full: a.gguf: cannot write " in said and "No space left on device" in said, said
+        disk.make_room()
+        n = hub.bytes_sent
+        pull(parley, "hf:o/full", says="going on at ")
+        assert hub.bytes_sent - n < len(data)
+        is_whole(cache, "o/full", {"a.gguf": data})
 
 
 def fails(parley, cache):
